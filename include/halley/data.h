@@ -1,0 +1,104 @@
+/* Text becomes tokens, tokens become batches.
+ *
+ * A token store is an array of tokens with the documents' starts; it is read from shards (memory-mapped) or built from
+ * text. A loader hands out batches in an order that is a pure function of (seed, position): one integer says where in the
+ * data a run is, and going there costs nothing. */
+#ifndef HALLEY_DATA_H
+#define HALLEY_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "halley/log.h"
+#include "halley/mem.h"
+#include "halley/option.h"
+#include "halley/status.h"
+
+/* ---- tokenizer ---- */
+struct hl_tokenizer; /* immutable after creation: may be used from several threads at once */
+
+/* name_or_path: "byte", or a tokenizer.json, or a folder that holds one.
+ * errors HL_E_FORMAT / HL_E_UNSUPPORTED: what in the file is not understood is named with its key. Never a guess. */
+enum hl_status hl_tokenizer_open(struct hl_mem *mem, const char *name_or_path, struct hl_tokenizer **out,
+                                 struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_tokenizer_byte(struct hl_mem *mem, struct hl_tokenizer **out, struct hl_diag *diag) HL_MUST_CHECK;
+/* The tokenizer.json text: reading it back gives the same tokenizer, and the `tokenizers` library encodes identically. */
+enum hl_status hl_tokenizer_to_json(const struct hl_tokenizer *tokenizer, struct hl_buf *out, struct hl_diag *diag) HL_MUST_CHECK;
+void hl_tokenizer_free(struct hl_tokenizer *tokenizer);
+
+int64_t hl_tokenizer_vocab_size(const struct hl_tokenizer *tokenizer);
+int32_t hl_tokenizer_bos(const struct hl_tokenizer *tokenizer); /* -1: none */
+int32_t hl_tokenizer_eos(const struct hl_tokenizer *tokenizer); /* end of a document; -1: none */
+uint64_t hl_tokenizer_hash(const struct hl_tokenizer *tokenizer); /* xxh3 of the canonical json: goes into shards and manifests */
+
+struct hl_tokens { /* growable; zero-initialise with .mem set */
+    struct hl_mem *mem;
+    int32_t *ids;
+    size_t n, capacity;
+};
+void hl_tokens_free(struct hl_tokens *tokens);
+/* Append the tokens of n bytes of UTF-8 text; no bos or eos is added. Invalid UTF-8 is the caller's to refuse; byte tokenizers
+ * take any bytes. Special tokens in the text are recognised only when `specials`. */
+enum hl_status hl_tokenizer_encode(const struct hl_tokenizer *tokenizer, const char *text, size_t n, bool specials,
+                                   struct hl_tokens *out, struct hl_diag *diag) HL_MUST_CHECK;
+/* Append the bytes of the ids; specials are written as their text only when `specials`. errors HL_E_USER: id out of range. */
+enum hl_status hl_tokenizer_decode(const struct hl_tokenizer *tokenizer, const int32_t *ids, size_t n, bool specials,
+                                   struct hl_buf *out, struct hl_diag *diag) HL_MUST_CHECK;
+
+/* ---- batches ---- */
+/* A ragged batch: rows are concatenated tokens; sequences never see each other. Arrays are owned by the loader and valid
+ * until its next call. */
+struct hl_batch {
+    int64_t n_tokens;         /* N */
+    int64_t n_supervised;     /* targets >= 0 */
+    const int32_t *token_N;
+    const int32_t *target_N;  /* -1: not supervised */
+    const int32_t *position_N;/* restarts at 0 in each sequence */
+    int64_t n_sequences;
+    const int64_t *offsets;   /* [n_sequences + 1] */
+};
+
+/* ---- loader ---- */
+struct hl_data_options {
+    struct hl_string_list data;            /* files and globs: .txt, .jsonl, .bin/.hls shards; "weight:path" mixes */
+    struct hl_string_list validation_data; /* empty: split off `data` */
+    double validation_split;               /* 0.1 */
+    char *text_key;                        /* JSONL key, "text" */
+    int text_format;                       /* enum hl_text_format */
+    int64_t block_size;                    /* T: tokens per row */
+    bool document_mask;                    /* packed documents do not see each other */
+    bool strict;                           /* a bad line stops the run instead of being skipped and counted */
+    uint64_t seed;
+    char *cache_dir;                       /* where tokens of large text inputs are kept; "" = memory only */
+};
+enum hl_text_format { HL_TEXT_AUTO, HL_TEXT_DOCUMENT, HL_TEXT_LINES, HL_TEXT_JSONL };
+extern const struct hl_option hl_data_rows[]; /* option rows over struct hl_data_options */
+extern const size_t hl_data_n_rows;
+
+enum hl_split { HL_SPLIT_TRAIN, HL_SPLIT_VALIDATION };
+
+struct hl_dataset; /* immutable: token stores of both splits with their mixing weights */
+/* Reads or maps everything named in options; text is tokenised here by `n_threads` threads. Skipped lines are logged with
+ * file:line:column and a count. errors: empty data, no file matches a glob (named), tokenizer hash of a shard differs ... */
+enum hl_status hl_dataset_open(struct hl_mem *mem, const struct hl_data_options *options, const struct hl_tokenizer *tokenizer,
+                               int n_threads, struct hl_log *log, struct hl_dataset **out, struct hl_diag *diag) HL_MUST_CHECK;
+void hl_dataset_free(struct hl_dataset *dataset);
+int64_t hl_dataset_n_rows(const struct hl_dataset *dataset, enum hl_split split); /* rows of block_size in one epoch */
+int64_t hl_dataset_n_tokens(const struct hl_dataset *dataset, enum hl_split split);
+int64_t hl_dataset_max_token(const struct hl_dataset *dataset); /* the largest id seen, to check against the model */
+uint64_t hl_dataset_hash(const struct hl_dataset *dataset);     /* of contents and split rule */
+/* Held-out cross entropy, in nats per token, of an add-one bigram model counted on the training split: the number to beat. */
+double hl_dataset_bigram_loss(const struct hl_dataset *dataset);
+
+struct hl_loader; /* one thread at a time */
+enum hl_status hl_loader_new(struct hl_mem *mem, const struct hl_dataset *dataset, enum hl_split split, int64_t rows_per_batch,
+                             struct hl_loader **out, struct hl_diag *diag) HL_MUST_CHECK;
+void hl_loader_free(struct hl_loader *loader);
+/* Rows [first_row, first_row + n) of the endless order of the training split (epoch = row / n_rows, each epoch another
+ * permutation), or of the validation split in plain order. n <= rows_per_batch. Validation ends with HL_END at n_rows:
+ * the last batch is short. */
+enum hl_status hl_loader_rows(struct hl_loader *loader, int64_t first_row, int64_t n, struct hl_batch *out,
+                              struct hl_diag *diag) HL_MUST_CHECK;
+
+#endif

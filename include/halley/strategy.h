@@ -1,0 +1,127 @@
+/* A strategy listens to the loop's events and decides when, with whom and what to exchange, and when parameters are updated.
+ * It sees parameters, gradients, collectives, a clock and a random stream - and nothing else - so that the same object runs
+ * in training and in the simulator. Plug-ins: src/strategies/<name>.c + a line in strategies.def.
+ *
+ * The loop calls the slots on one thread, in the order of the schedule. Slots start work and never block: where something
+ * must be waited for, the slot returns HL_PENDING and the loop calls poll until it is there or a deadline passes. */
+#ifndef HALLEY_STRATEGY_H
+#define HALLEY_STRATEGY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "halley/kernels.h"
+#include "halley/layout.h"
+#include "halley/log.h"
+#include "halley/mem.h"
+#include "halley/option.h"
+#include "halley/optimizer.h"
+#include "halley/report.h"
+#include "halley/status.h"
+
+/* Properties the laws suite and the planner ask for. */
+enum hl_strategy_caps {
+    HL_CAP_DIVERGENT = 1, /* ranks hold different parameters between synchronisations */
+    HL_CAP_ASYNC = 2,     /* results are applied on arrival, not at a fixed step */
+};
+
+/* The engine owns the buffers: parameter versions, gradients, optimizer slots. A strategy asks for ranges by name. */
+struct hl_engine;
+
+enum hl_buffer {
+    HL_BUFFER_MASTER,   /* f32 weights that the optimizer writes */
+    HL_BUFFER_GRAD,     /* f32 sums over supervised tokens since the last grad_clear */
+    HL_BUFFER_SLOT0,    /* optimizer state */
+    HL_BUFFER_SLOT1,
+};
+
+struct hl_strategy_need { /* what `cost` and `plan --memory` and the engine's allocation read */
+    int param_versions;   /* compute copies alive at once */
+    int grad_buffers;
+    double state_bytes_per_parameter; /* master and optimizer slots of this rank */
+    double sent_bytes_per_parameter;  /* to all peers, per period */
+    int64_t period_steps;
+};
+
+/* Everything a strategy may touch. Borrowed for the life of the strategy. */
+struct hl_strategy_env {
+    struct hl_mem *mem;
+    struct hl_log *log;
+    const struct hl_layout *layout;
+    struct hl_engine *engine;
+    const struct hl_kernels *kernels;
+    struct hl_products *products;
+    const struct hl_optimizer *optimizer;
+    const struct hl_optimizer_options *optimizer_options;
+    const void *options;     /* the plug-in's own options struct */
+    int rank, n_ranks;
+    uint64_t seed;
+    double (*now)(void *clock); /* seconds; virtual in the simulator */
+    void *clock;
+};
+
+/* f32 data of a range in a buffer; valid until the next call on the engine. */
+float *hl_engine_data(struct hl_engine *engine, enum hl_buffer buffer, struct hl_range range);
+/* bf16 compute copy of a range, NULL when compute is f32 and reads the master. */
+struct hl_bf16 *hl_engine_copy(struct hl_engine *engine, struct hl_range range);
+/* The gradient of the whole vector is spent: the next contribution to each range overwrites. */
+void hl_engine_grad_clear(struct hl_engine *engine);
+
+/* What a step was made of, told at step_end. */
+struct hl_step {
+    int64_t index;            /* committed updates before this one */
+    int64_t n_supervised;     /* tokens behind the gradient on this rank */
+    double learning_rate;
+    double max_grad_norm;     /* 0: no clipping */
+};
+struct hl_step_result {
+    bool applied;       /* false: gradient not finite, nothing changed */
+    double grad_norm;   /* global norm of the mean gradient, before clipping */
+    int bad_block;      /* when not applied: the block of the backward pass in which it began; else -1 */
+    int64_t n_supervised; /* over all ranks */
+};
+enum hl_micro_answer { HL_MICRO_MORE, HL_MICRO_ROUND, HL_MICRO_STEP };
+
+struct hl_saved_state { const char *name; float *data; int64_t n; }; /* f32 arrays beyond master and optimizer slots */
+
+struct hl_strategy {
+    const char *name, *summary, *paper;
+    unsigned caps; /* enum hl_strategy_caps */
+    const struct hl_option *rows; /* own options, keys "name.option"; NULL: none */
+    size_t n_rows, options_bytes;
+
+    /* Before anything is allocated; pure. errors HL_E_USER with the option's name and a hint. */
+    enum hl_status (*check)(const struct hl_strategy_env *env, struct hl_diag *diag);
+    struct hl_strategy_need (*cost)(const struct hl_strategy_env *env);
+
+    enum hl_status (*init)(const struct hl_strategy_env *env, void **state_out, struct hl_diag *diag);
+    void (*fini)(void *state);
+
+    enum hl_status (*step_begin)(void *state, int64_t step, struct hl_diag *diag);
+    /* Before a block runs: its parameters must be there when this returns HL_OK. */
+    enum hl_status (*block_enter)(void *state, int block, bool backward, struct hl_diag *diag);
+    enum hl_status (*block_exit)(void *state, int block, bool backward, struct hl_diag *diag);
+    /* The gradient of a block has this micro-batch's last contribution; last_micro: the step's too. */
+    enum hl_status (*grad_ready)(void *state, int block, bool last_micro, struct hl_diag *diag);
+    enum hl_status (*micro_end)(void *state, int micro, int64_t n_supervised, enum hl_micro_answer *answer, struct hl_diag *diag);
+    enum hl_status (*step_end)(void *state, const struct hl_step *step, struct hl_step_result *out, struct hl_diag *diag);
+
+    bool (*sync_due)(void *state, int64_t step); /* pure */
+    enum hl_status (*sync)(void *state, struct hl_diag *diag);
+    enum hl_status (*poll)(void *state, struct hl_diag *diag);
+    enum hl_status (*drain)(void *state, struct hl_diag *diag);
+    enum hl_status (*peers)(void *state, int rank, int n_ranks, struct hl_diag *diag);
+
+    /* Arrays to save beside master and slots; the loader fills the same arrays before the first step. n 0: none. */
+    int (*saved)(void *state, struct hl_saved_state *out, int capacity);
+    /* Which parameters evaluation and export look at: NULL slot = the master. */
+    const float *(*view)(void *state);
+    int (*metrics)(void *state, struct hl_metric *out, int capacity);
+};
+/* Slots that may be NULL: step_begin block_enter block_exit grad_ready micro_end sync_due sync poll drain peers saved view metrics. */
+
+enum hl_status hl_strategy_find(const char *name, const struct hl_strategy **out, struct hl_diag *diag) HL_MUST_CHECK;
+const struct hl_strategy *const *hl_strategies(void); /* NULL-terminated */
+
+#endif
