@@ -1,12 +1,10 @@
-/* A subcommand: takes the words after its name, returns the exit status (0 done, 1 failed, 2 usage, 130/143 signals). */
+/* A subcommand takes the words after its name and returns the exit status:
+ * 0 done, 1 failed, 2 usage or configuration, 130 / 143 stopped by SIGINT / SIGTERM after saving. */
 #ifndef HALLEY_COMMAND_H
 #define HALLEY_COMMAND_H
 
-struct command {
-    const char *name, *summary;
-    int (*run)(int n_args, char **args);
-};
-
-int command_version(int n_args, char **args);
+#define HL_COMMAND(name, summary) int command_##name(int n_args, char **args);
+#include "commands.def"
+#undef HL_COMMAND
 
 #endif

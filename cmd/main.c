@@ -1,24 +1,34 @@
 /* The program: finds the subcommand. One file per subcommand. */
-#include "command.h"
-
 #include <stdio.h>
 #include <string.h>
 
-static const struct command commands[] = {
-    {"version", "print the version", command_version},
+#include "command.h"
+
+struct command {
+    const char *name, *summary;
+    int (*run)(int n_args, char **args);
 };
 
-int command_version(int n_args, char **args) {
-    (void)n_args;
-    (void)args;
-    printf("halley %s\n", HALLEY_VERSION);
-    return 0;
+static const struct command commands[] = {
+#define HL_COMMAND(name, summary) {#name, summary, command_##name},
+#include "commands.def"
+#undef HL_COMMAND
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_usage(FILE *out) {
+    fprintf(out, "halley trains transformer language models on the machines people have\n\n"
+                 "usage: halley COMMAND [ARGUMENTS]      halley COMMAND --help\n\n");
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
 }
 
 int main(int argc, char **argv) {
-    if (argc >= 2 && !strcmp(argv[1], "--version")) return command_version(0, NULL);
-    for (size_t i = 0; argc >= 2 && i < sizeof commands / sizeof *commands; i++)
-        if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 2, argv + 2);
-    fprintf(stderr, "usage: halley COMMAND ...\n");
+    if (argc < 2) return print_usage(stderr), 2;
+    const char *word = argv[1];
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return print_usage(stdout), 0;
+    if (!strcmp(word, "--version") || !strcmp(word, "-V")) return command_version(0, NULL);
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(word, commands[i].name)) return commands[i].run(argc - 2, argv + 2);
+    fprintf(stderr, "halley: no command '%s'; 'halley --help' lists them\n", word);
     return 2;
 }
