@@ -49,14 +49,22 @@ struct hl_attention {
     float scale;                           /* usually 1/sqrt(D) */
 };
 
-/* Numbers AdamW needs besides its arrays; bias corrections are computed in f64 by the caller and rounded once. */
+/* The updates' hyper-parameters. f64: 1 - beta and products of them are formed in f64 and rounded once inside (1 - 0.999f would be
+ * wrong by 1.3e-5). grad_scale: every gradient is multiplied by it first (1/n_tokens and clipping, rounded once).
+ *
+ * AdamW, as torch.optim.AdamW:  m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g g;
+ *   master = (1 - lr weight_decay) master - (lr correction1) m / (sqrt(v) sqrt(correction2) + epsilon) */
 struct hl_adamw {
-    float lr, beta1, beta2, epsilon, weight_decay;
-    float correction1, correction2; /* 1/(1-beta1^t), 1/(1-beta2^t) */
-    float grad_scale;               /* every gradient is multiplied by it first (1/n_tokens and clipping, rounded once) */
+    double lr, beta1, beta2, epsilon, weight_decay;
+    double correction1, correction2; /* 1/(1-beta1^t), 1/(1-beta2^t), t = 1 for the first step */
+    float grad_scale;
 };
-struct hl_sgd { float lr, momentum, weight_decay, grad_scale; bool nesterov, first; }; /* first: momentum = grad */
-struct hl_lion { float lr, beta1, beta2, weight_decay, grad_scale; };
+/* SGD, as torch.optim.SGD (decay is added to the gradient):  g += weight_decay master;  buffer = momentum buffer + g;
+ *   master -= lr (nesterov ? g + momentum buffer : buffer).   first: buffer = g.   No buffer (NULL): master -= lr g */
+struct hl_sgd { float lr, momentum, weight_decay, grad_scale; bool nesterov, first; };
+/* Lion (arXiv:2302.06675, algorithm 2):  master = (1 - lr weight_decay) master - lr sign(beta1 m + (1-beta1) g);
+ *   m = beta2 m + (1-beta2) g */
+struct hl_lion { double lr, beta1, beta2, weight_decay; float grad_scale; };
 
 struct hl_kernels {
     enum hl_isa isa;

@@ -1,0 +1,99 @@
+/* Update rules over a range of parameters, casts and sums: the specification, to the bit.
+ * Only + - * / sqrt on f32, in the order written here, never fused: every instruction set gives the
+ * same bits. Factors that do not depend on the element are computed in f64 and rounded once. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/chunks.h"
+#include "kernels/factors.h"
+#include "kernels/table.h"
+
+static void store_copy(struct hl_bf16 *copy, int64_t i, float master) {
+    if (copy) copy[i] = hl_bf16_from_f32(master);
+}
+
+static void adamw(int64_t n, const struct hl_adamw *p, const float *grad, float *master, float *m,
+                  float *v, struct hl_bf16 *copy) {
+    const struct hl_adamw_factors f = hl_adamw_factors(p);
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) {
+        const float g = grad[i] * f.grad_scale;
+        m[i] = f.beta1 * m[i] + f.rest1 * g;
+        v[i] = f.beta2 * v[i] + f.rest2 * (g * g);
+        master[i] =
+            f.keep * master[i] - f.step * m[i] / (sqrtf(v[i]) * f.root_correction2 + f.epsilon);
+        store_copy(copy, i, master[i]);
+    }
+}
+
+static void sgd(int64_t n, const struct hl_sgd *p, const float *grad, float *master,
+                float *momentum, struct hl_bf16 *copy) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) {
+        float g = grad[i] * p->grad_scale + p->weight_decay * master[i];
+        if (momentum) {
+            momentum[i] = p->first ? g : p->momentum * momentum[i] + g;
+            g = p->nesterov ? g + p->momentum * momentum[i] : momentum[i];
+        }
+        master[i] = master[i] - p->lr * g;
+        store_copy(copy, i, master[i]);
+    }
+}
+
+/* 0 stays 0 and NaN stays NaN. */
+static float sign(float x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+
+static void lion(int64_t n, const struct hl_lion *p, const float *grad, float *master, float *m,
+                 struct hl_bf16 *copy) {
+    const struct hl_lion_factors f = hl_lion_factors(p);
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) {
+        const float g = grad[i] * f.grad_scale;
+        const float direction = sign(f.beta1 * m[i] + f.rest1 * g);
+        master[i] = f.keep * master[i] - f.lr * direction;
+        m[i] = f.beta2 * m[i] + f.rest2 * g;
+        store_copy(copy, i, master[i]);
+    }
+}
+
+static double sum_squares_chunk(int64_t n, const float *x) {
+    double lane[HL_SUM_LANES] = {0}, sum = 0;
+    for (int64_t i = 0; i < n; i++) lane[i % HL_SUM_LANES] += (double)x[i] * x[i];
+    for (int i = 0; i < HL_SUM_LANES; i++) sum += lane[i];
+    return sum;
+}
+
+static double sum_squares(int64_t n, const float *x) {
+    return hl_sum_over_chunks(n, x, sum_squares_chunk);
+}
+
+static void to_bf16(int64_t n, const float *x, struct hl_bf16 *y) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) y[i] = hl_bf16_from_f32(x[i]);
+}
+
+static void from_bf16(int64_t n, const struct hl_bf16 *x, float *y) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) y[i] = hl_bf16_to_f32(x[i]);
+}
+
+static void add(int64_t n, const float *x, float *y) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+static void scale(int64_t n, float factor, float *x) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+void hl_updates_fill_ref(struct hl_kernels *k) {
+    k->adamw = adamw;
+    k->sgd = sgd;
+    k->lion = lion;
+    k->sum_squares = sum_squares;
+    k->to_bf16 = to_bf16;
+    k->from_bf16 = from_bf16;
+    k->add = add;
+    k->scale = scale;
+}
