@@ -13,7 +13,7 @@ struct hl_tensor {
     char name[96];       /* Hugging Face name, e.g. model.layers.3.self_attn.q_proj.weight */
     int block;
     int64_t offset;      /* elements from the start of the flat vector */
-    int64_t n;           /* elements owned, padding included */
+    int64_t n;           /* elements owned, padding included: tensors cover their block without gaps */
     int64_t rows, cols;  /* as stored here, without padding; vectors: rows = 1 */
     int64_t padded_rows; /* >= rows; rows beyond `rows` are zero and stay zero (vocabulary padded to a multiple of 64) */
     int n_dims;          /* 1 or 2 in files */

@@ -51,7 +51,9 @@ struct hl_model {
     struct hl_mem *mem;
 };
 
-/* errors HL_E_USER: a size is missing, negative, or does not divide (the sentence names both numbers and a hint). */
+/* The model's config is completed: 0 in num_key_value_heads, head_dim, GPT-2's intermediate_size, norm_epsilon, rope_theta
+ * and initializer_range means the family's usual value.
+ * errors HL_E_USER: a size is missing, negative, or does not divide (the sentence names both numbers and a hint). */
 enum hl_status hl_model_new(struct hl_mem *mem, const struct hl_model_config *config, struct hl_model **out,
                             struct hl_diag *diag) HL_MUST_CHECK;
 void hl_model_free(struct hl_model *model);
@@ -62,11 +64,14 @@ enum hl_status hl_model_preset(const char *name, struct hl_model_config *out, st
 struct hl_model_preset_row { const char *name, *summary; };
 const struct hl_model_preset_row *hl_model_presets(void);
 
-/* Draw initial weights: params f32 [n_parameters]. Pure function of (seed, tensor, element). */
+/* Draw initial weights: params f32 [n_parameters]. Pure function of (seed, tensor, element), the same bits on every machine
+ * and for every number of threads. Padding becomes zero. */
 void hl_model_init(const struct hl_model *model, uint64_t seed, float *params);
 const struct hl_tensor *hl_model_tensor(const struct hl_model *model, const char *name); /* NULL: none */
 
-/* Floating-point operations of the products of one forward and backward pass over one token at the given length. */
+/* Floating-point operations of the products of one forward and backward pass over one token, averaged over a sequence of T
+ * tokens: 6 (weights of all layer matrices + V C for the head) + 6 L H D (T + 1) for causal attention. Recomputation and
+ * everything that is no product are not counted. */
 double hl_model_flops_per_token(const struct hl_model *model, int64_t tokens_per_sequence);
 
 #endif
