@@ -13,17 +13,19 @@ struct hl_metric { const char *name; double value; bool is_integer; };
 
 /* Append-only metrics of one run. Owner: caller; one thread. */
 struct hl_metrics;
-/* Opens output_dir/metrics.jsonl and output_dir/runs/events.out.tfevents.*. When resuming at a step, metrics lines past
- * `keep_through_step` are cut (-1: keep nothing), and half a last line is removed. errors HL_E_IO. */
+/* Opens output_dir/metrics.jsonl, output_dir/samples.jsonl and output_dir/runs/events.out.tfevents.*, making the folder if its
+ * parent is there. When resuming at a step, metrics and samples past `keep_through_step` are cut (-1: keep nothing; TensorBoard is
+ * told to forget them), and half a last line is removed. errors HL_E_IO, HL_E_MEMORY */
 enum hl_status hl_metrics_open(struct hl_mem *mem, const char *output_dir, int64_t keep_through_step, bool tensorboard,
                                struct hl_metrics **out, struct hl_diag *diag) HL_MUST_CHECK;
 /* One JSON object per line: {"step": n, "loss": ..., ...}; non-finite values are written as the strings "NaN", "Infinity",
  * "-Infinity"; the order of keys is the caller's. TensorBoard tags: train/NAME, and eval/NAME for names that begin with eval_.
- * A full disk does not stop a run: the first failure is returned once, later ones are counted. */
+ * A full disk does not stop a run: the first failure is returned once (warn, go on), later ones are only counted. */
 enum hl_status hl_metrics_write(struct hl_metrics *metrics, int64_t step, const struct hl_metric *values, int n, struct hl_diag *diag) HL_MUST_CHECK;
-enum hl_status hl_metrics_text(struct hl_metrics *metrics, int64_t step, const char *tag, const char *text, struct hl_diag *diag) HL_MUST_CHECK; /* samples */
+enum hl_status hl_metrics_text(struct hl_metrics *metrics, int64_t step, const char *tag, const char *text, struct hl_diag *diag) HL_MUST_CHECK; /* a sample: to samples.jsonl and TensorBoard's text tab; any bytes */
 enum hl_status hl_metrics_flush(struct hl_metrics *metrics, struct hl_diag *diag) HL_MUST_CHECK; /* fsync: before a checkpoint is committed */
-void hl_metrics_close(struct hl_metrics *metrics);
+int64_t hl_metrics_n_lost(const struct hl_metrics *metrics); /* records that could not be written */
+void hl_metrics_close(struct hl_metrics *metrics);           /* metrics may be NULL */
 
 /* The progress line. On a terminal one line rewritten in place (colours unless NO_COLOR); piped: plain lines. */
 struct hl_progress_state {
