@@ -6,10 +6,19 @@
 
 enum { SHORT_WORD = 48, NO_RANK = INT32_MAX };
 
-struct hl_pair_slot { int32_t left, right, rank, result; }; /* rank NO_RANK: empty */
-struct hl_word_slot { uint32_t tag; int32_t id; };          /* id -1: empty */
-struct hl_bpe_node { int32_t id, previous, next; };         /* -1: no neighbour */
-struct hl_bpe_candidate { int32_t rank, at, left, right; }; /* stale when the ids at `at` are others by now */
+struct hl_pair_slot {
+    int32_t left, right, rank, result;
+}; /* rank NO_RANK: empty */
+struct hl_word_slot {
+    uint32_t tag;
+    int32_t id;
+}; /* id -1: empty */
+struct hl_bpe_node {
+    int32_t id, previous, next;
+}; /* -1: no neighbour */
+struct hl_bpe_candidate {
+    int32_t rank, at, left, right;
+}; /* stale when the ids at `at` are others by now */
 
 /* ---- pairs ---- */
 
@@ -18,7 +27,8 @@ static size_t pair_home(const struct hl_bpe *bpe, int32_t left, int32_t right) {
     return (size_t)(key * 0x9E3779B97F4A7C15u >> bpe->pair_shift);
 }
 
-static inline const struct hl_pair_slot *find_pair(const struct hl_bpe *bpe, int32_t left, int32_t right) {
+static inline const struct hl_pair_slot *find_pair(const struct hl_bpe *bpe, int32_t left,
+                                                   int32_t right) {
     size_t at = pair_home(bpe, left, right);
     for (;; at = (at + 1) & bpe->pair_mask) {
         const struct hl_pair_slot *slot = &bpe->pairs[at];
@@ -38,8 +48,8 @@ static int table_bits(size_t n) {
     return bits;
 }
 
-enum hl_status hl_bpe_init(struct hl_bpe *bpe, struct hl_mem *mem, const struct hl_merge *merges, size_t n_merges,
-                           struct hl_diag *diag) {
+enum hl_status hl_bpe_init(struct hl_bpe *bpe, struct hl_mem *mem, const struct hl_merge *merges,
+                           size_t n_merges, struct hl_diag *diag) {
     *bpe = (struct hl_bpe){.n_merges = n_merges};
     int bits = table_bits(n_merges);
     size_t n_slots = (size_t)1 << bits;
@@ -47,7 +57,8 @@ enum hl_status hl_bpe_init(struct hl_bpe *bpe, struct hl_mem *mem, const struct 
     bpe->pair_shift = 64 - bits;
     bpe->merges = hl_alloc(mem, n_merges, sizeof *merges);
     bpe->pairs = hl_alloc(mem, n_slots, sizeof *bpe->pairs);
-    if (!bpe->merges || !bpe->pairs) return hl_fail_memory(diag, n_slots * sizeof *bpe->pairs, "the merges");
+    if (!bpe->merges || !bpe->pairs)
+        return hl_fail_memory(diag, n_slots * sizeof *bpe->pairs, "the merges");
     if (n_merges) memcpy(bpe->merges, merges, n_merges * sizeof *merges);
     for (size_t i = 0; i < n_slots; i++) bpe->pairs[i] = (struct hl_pair_slot){-1, -1, NO_RANK, -1};
     for (size_t i = 0; i < n_merges; i++) put_pair(bpe, &merges[i], (int32_t)i);
@@ -83,7 +94,8 @@ static size_t merge_short(const struct hl_bpe *bpe, int32_t *ids, size_t n) {
         if (rank[best] == NO_RANK) break;
         ids[best] = result[best];
         n--;
-        size_t n_behind = n - 1 - best; /* ids behind the merged one; the pair arrays have one fewer */
+        size_t n_behind =
+            n - 1 - best; /* ids behind the merged one; the pair arrays have one fewer */
         memmove(ids + best + 1, ids + best + 2, n_behind * sizeof *ids);
         if (n_behind) {
             memmove(rank + best + 1, rank + best + 2, (n_behind - 1) * sizeof *rank);
@@ -131,26 +143,33 @@ static struct hl_bpe_candidate heap_pop(struct hl_bpe_candidate *heap, size_t *n
     return top;
 }
 
-static enum hl_status long_room(struct hl_bpe_scratch *scratch, struct hl_mem *mem, size_t n, struct hl_diag *diag) {
+static enum hl_status long_room(struct hl_bpe_scratch *scratch, struct hl_mem *mem, size_t n,
+                                struct hl_diag *diag) {
     if (n <= scratch->capacity) return HL_OK;
     size_t n_heap; /* n - 1 pairs at first, and each of n - 1 merges adds at most two */
     if (n > INT32_MAX || !hl_size_mul(n, 3, &n_heap))
-        return hl_fail(diag, HL_E_UNSUPPORTED, "a word of %zu bytes is too long for byte-pair merging; put line breaks into "
-                       "the text", n);
+        return hl_fail(
+            diag, HL_E_UNSUPPORTED,
+            "a word of %zu bytes is too long for byte-pair merging; put line breaks into "
+            "the text",
+            n);
     hl_bpe_scratch_free(scratch, mem);
     scratch->nodes = hl_alloc(mem, n, sizeof *scratch->nodes);
     scratch->heap = hl_alloc(mem, n_heap, sizeof *scratch->heap);
-    if (!scratch->nodes || !scratch->heap) return hl_fail_memory(diag, n_heap * sizeof *scratch->heap, "a long word");
+    if (!scratch->nodes || !scratch->heap)
+        return hl_fail_memory(diag, n_heap * sizeof *scratch->heap, "a long word");
     scratch->capacity = n;
     return HL_OK;
 }
 
-static void offer(const struct hl_bpe *bpe, struct hl_bpe_scratch *scratch, size_t *n_heap, int32_t at) {
+static void offer(const struct hl_bpe *bpe, struct hl_bpe_scratch *scratch, size_t *n_heap,
+                  int32_t at) {
     struct hl_bpe_node *nodes = scratch->nodes;
     if (at < 0 || nodes[at].next < 0) return;
     int32_t left = nodes[at].id, right = nodes[nodes[at].next].id;
     const struct hl_pair_slot *pair = find_pair(bpe, left, right);
-    if (pair->rank != NO_RANK) heap_push(scratch->heap, n_heap, (struct hl_bpe_candidate){pair->rank, at, left, right});
+    if (pair->rank != NO_RANK)
+        heap_push(scratch->heap, n_heap, (struct hl_bpe_candidate){pair->rank, at, left, right});
 }
 
 static void link_word(struct hl_bpe_node *nodes, const int32_t *ids, size_t n) {
@@ -158,7 +177,8 @@ static void link_word(struct hl_bpe_node *nodes, const int32_t *ids, size_t n) {
         nodes[i] = (struct hl_bpe_node){ids[i], (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : -1};
 }
 
-static size_t merge_long(const struct hl_bpe *bpe, struct hl_bpe_scratch *scratch, int32_t *ids, size_t n) {
+static size_t merge_long(const struct hl_bpe *bpe, struct hl_bpe_scratch *scratch, int32_t *ids,
+                         size_t n) {
     struct hl_bpe_node *nodes = scratch->nodes;
     size_t n_heap = 0, n_out = 0;
     link_word(nodes, ids, n);
@@ -179,8 +199,9 @@ static size_t merge_long(const struct hl_bpe *bpe, struct hl_bpe_scratch *scratc
     return n_out;
 }
 
-enum hl_status hl_bpe_merge(const struct hl_bpe *bpe, struct hl_mem *mem, struct hl_bpe_scratch *scratch, int32_t *ids,
-                            size_t *n, struct hl_diag *diag) {
+enum hl_status hl_bpe_merge(const struct hl_bpe *bpe, struct hl_mem *mem,
+                            struct hl_bpe_scratch *scratch, int32_t *ids, size_t *n,
+                            struct hl_diag *diag) {
     if (*n <= SHORT_WORD) {
         *n = merge_short(bpe, ids, *n);
         return HL_OK;
@@ -200,7 +221,8 @@ int32_t hl_bpe_find_word(const struct hl_bpe *bpe, const char *word, size_t n) {
         if (slot->id < 0) return -1;
         if (slot->tag != tag) continue;
         size_t start = bpe->start[slot->id];
-        if (bpe->start[slot->id + 1] - start == n && memcmp(bpe->bytes + start, word, n) == 0) return slot->id;
+        if (bpe->start[slot->id + 1] - start == n && memcmp(bpe->bytes + start, word, n) == 0)
+            return slot->id;
     }
 }
 
@@ -212,8 +234,10 @@ static void put_word(struct hl_bpe *bpe, int32_t id, const char *word, size_t n)
 }
 
 /* Does merging the bytes of the token give the token? */
-static enum hl_status confirm(const struct hl_bpe *bpe, struct hl_mem *mem, struct hl_bpe_scratch *scratch, int32_t id,
-                              int32_t **ids, size_t *capacity, const int32_t byte_id[256], bool *out, struct hl_diag *diag) {
+static enum hl_status confirm(const struct hl_bpe *bpe, struct hl_mem *mem,
+                              struct hl_bpe_scratch *scratch, int32_t id, int32_t **ids,
+                              size_t *capacity, const int32_t byte_id[256], bool *out,
+                              struct hl_diag *diag) {
     const unsigned char *word = (const unsigned char *)bpe->bytes + bpe->start[id];
     size_t n = bpe->start[id + 1] - bpe->start[id];
     if (n > *capacity) {
@@ -230,12 +254,13 @@ static enum hl_status confirm(const struct hl_bpe *bpe, struct hl_mem *mem, stru
     return status;
 }
 
-enum hl_status hl_bpe_index_words(struct hl_bpe *bpe, struct hl_mem *mem, const char *bytes, const size_t *start,
-                                  const bool *wanted, size_t n_ids, const int32_t byte_id[256], bool trusted,
-                                  struct hl_diag *diag) {
+enum hl_status hl_bpe_index_words(struct hl_bpe *bpe, struct hl_mem *mem, const char *bytes,
+                                  const size_t *start, const bool *wanted, size_t n_ids,
+                                  const int32_t byte_id[256], bool trusted, struct hl_diag *diag) {
     size_t n_slots = (size_t)1 << table_bits(n_ids);
     bpe->words = hl_alloc(mem, n_slots, sizeof *bpe->words);
-    if (!bpe->words) return hl_fail_memory(diag, n_slots * sizeof *bpe->words, "the table of words");
+    if (!bpe->words)
+        return hl_fail_memory(diag, n_slots * sizeof *bpe->words, "the table of words");
     bpe->word_mask = n_slots - 1;
     bpe->bytes = bytes;
     bpe->start = start;
@@ -247,8 +272,11 @@ enum hl_status hl_bpe_index_words(struct hl_bpe *bpe, struct hl_mem *mem, const 
     for (size_t id = 0; id < n_ids && status == HL_OK; id++) {
         bool is_word = trusted;
         if (!wanted[id] || start[id + 1] == start[id]) continue;
-        if (!trusted) status = confirm(bpe, mem, &scratch, (int32_t)id, &ids, &capacity, byte_id, &is_word, diag);
-        if (status == HL_OK && is_word) put_word(bpe, (int32_t)id, bytes + start[id], start[id + 1] - start[id]);
+        if (!trusted)
+            status =
+                confirm(bpe, mem, &scratch, (int32_t)id, &ids, &capacity, byte_id, &is_word, diag);
+        if (status == HL_OK && is_word)
+            put_word(bpe, (int32_t)id, bytes + start[id], start[id + 1] - start[id]);
     }
     hl_bpe_scratch_free(&scratch, mem);
     hl_free(mem, ids);

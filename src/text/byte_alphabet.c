@@ -28,7 +28,8 @@ size_t hl_byte_alphabet_put(const struct hl_byte_alphabet *alphabet, uint8_t byt
     return 2;
 }
 
-bool hl_byte_alphabet_bytes(const struct hl_byte_alphabet *alphabet, const char *text, size_t n, char *out, size_t *n_out) {
+bool hl_byte_alphabet_bytes(const struct hl_byte_alphabet *alphabet, const char *text, size_t n,
+                            char *out, size_t *n_out) {
     size_t at = 0, used = 0;
     while (at < n) {
         uint32_t character;

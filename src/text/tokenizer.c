@@ -1,8 +1,8 @@
 /* Encoding and decoding. See halley/data.h.
  *
- * Text is first cut at added tokens, then into words, then each word is merged. Added tokens are found as the `tokenizers`
- * library finds them: those not marked `normalized` first, in the whole text; the others in what lies between; leftmost first,
- * of several at one place the longest. */
+ * Text is first cut at added tokens, then into words, then each word is merged. Added tokens are
+ * found as the `tokenizers` library finds them: those not marked `normalized` first, in the whole
+ * text; the others in what lies between; leftmost first, of several at one place the longest. */
 #include <assert.h>
 #include <string.h>
 
@@ -46,11 +46,14 @@ struct encoder {
 };
 
 static enum hl_status no_such_byte(unsigned char byte, struct hl_diag *diag) {
-    return hl_fail(diag, HL_E_USER, "the tokenizer has no token for byte 0x%02X; its vocabulary cannot spell this text", byte);
+    return hl_fail(
+        diag, HL_E_USER,
+        "the tokenizer has no token for byte 0x%02X; its vocabulary cannot spell this text", byte);
 }
 
 /* Ids of n bytes behind out->n; out->n does not move. */
-static enum hl_status put_bytes(struct encoder *e, const char *text, size_t n, struct hl_diag *diag) {
+static enum hl_status put_bytes(struct encoder *e, const char *text, size_t n,
+                                struct hl_diag *diag) {
     enum hl_status status = hl_tokens_room(e->out, n, diag);
     if (status != HL_OK) return status;
     const unsigned char *bytes = (const unsigned char *)text;
@@ -65,7 +68,8 @@ static enum hl_status put_bytes(struct encoder *e, const char *text, size_t n, s
     return HL_OK;
 }
 
-static enum hl_status encode_word(struct encoder *e, const char *word, size_t n, struct hl_diag *diag) {
+static enum hl_status encode_word(struct encoder *e, const char *word, size_t n,
+                                  struct hl_diag *diag) {
     int32_t id = hl_bpe_find_word(&e->t->bpe, word, n);
     if (id >= 0) {
         enum hl_status status = hl_tokens_room(e->out, 1, diag);
@@ -74,13 +78,15 @@ static enum hl_status encode_word(struct encoder *e, const char *word, size_t n,
     }
     enum hl_status status = put_bytes(e, word, n, diag);
     if (status == HL_OK)
-        status = hl_bpe_merge(&e->t->bpe, e->t->mem, &e->scratch, e->out->ids + e->out->n, &n, diag);
+        status =
+            hl_bpe_merge(&e->t->bpe, e->t->mem, &e->scratch, e->out->ids + e->out->n, &n, diag);
     if (status == HL_OK) e->out->n += n;
     return status;
 }
 
 /* Text without added tokens. */
-static enum hl_status encode_plain(struct encoder *e, const char *text, size_t n, struct hl_diag *diag) {
+static enum hl_status encode_plain(struct encoder *e, const char *text, size_t n,
+                                   struct hl_diag *diag) {
     if (e->t->plain) {
         enum hl_status status = put_bytes(e, text, n, diag);
         if (status == HL_OK) e->out->n += n;
@@ -95,17 +101,21 @@ static enum hl_status encode_plain(struct encoder *e, const char *text, size_t n
     return status == HL_END ? HL_OK : status;
 }
 
-static const struct hl_added_token *added_at(const struct hl_tokenizer *t, const char *text, size_t n, bool normalized) {
+static const struct hl_added_token *added_at(const struct hl_tokenizer *t, const char *text,
+                                             size_t n, bool normalized) {
     for (size_t i = 0; i < t->n_added; i++) {
         const struct hl_added_token *added = &t->added[i];
-        if (added->normalized == normalized && added->n <= n && memcmp(added->text, text, added->n) == 0) return added;
+        if (added->normalized == normalized && added->n <= n &&
+            memcmp(added->text, text, added->n) == 0)
+            return added;
     }
     return NULL;
 }
 
-/* The first added token that counts, at *at; NULL: none. A special token that does not count still hides
- * what it overlaps. */
-static const struct hl_added_token *find_added(const struct encoder *e, const char *text, size_t n, bool normalized, size_t *at) {
+/* The first added token that counts, at *at; NULL: none. A special token that does not count still
+ * hides what it overlaps. */
+static const struct hl_added_token *find_added(const struct encoder *e, const char *text, size_t n,
+                                               bool normalized, size_t *at) {
     for (size_t i = 0; i < n; i++) {
         if (!e->t->added_first[(unsigned char)text[i]]) continue;
         const struct hl_added_token *added = added_at(e->t, text + i, n - i, normalized);
@@ -120,10 +130,11 @@ static const struct hl_added_token *find_added(const struct encoder *e, const ch
     return NULL;
 }
 
-typedef enum hl_status encode_part(struct encoder *e, const char *text, size_t n, struct hl_diag *diag);
+typedef enum hl_status encode_part(struct encoder *e, const char *text, size_t n,
+                                   struct hl_diag *diag);
 
-static enum hl_status cut_at_added(struct encoder *e, const char *text, size_t n, bool normalized, encode_part *part,
-                                   struct hl_diag *diag) {
+static enum hl_status cut_at_added(struct encoder *e, const char *text, size_t n, bool normalized,
+                                   encode_part *part, struct hl_diag *diag) {
     while (n) {
         size_t at = n;
         const struct hl_added_token *added = find_added(e, text, n, normalized, &at);
@@ -137,7 +148,8 @@ static enum hl_status cut_at_added(struct encoder *e, const char *text, size_t n
     return HL_OK;
 }
 
-static enum hl_status encode_between(struct encoder *e, const char *text, size_t n, struct hl_diag *diag) {
+static enum hl_status encode_between(struct encoder *e, const char *text, size_t n,
+                                     struct hl_diag *diag) {
     return cut_at_added(e, text, n, true, encode_plain, diag);
 }
 
@@ -147,16 +159,18 @@ static bool any_added_counts(const struct hl_tokenizer *t, bool specials) {
     return false;
 }
 
-enum hl_status hl_tokenizer_encode(const struct hl_tokenizer *t, const char *text, size_t n, bool specials,
-                                   struct hl_tokens *out, struct hl_diag *diag) {
+enum hl_status hl_tokenizer_encode(const struct hl_tokenizer *t, const char *text, size_t n,
+                                   bool specials, struct hl_tokens *out, struct hl_diag *diag) {
     if (t->pretokenizer) {
         size_t valid = hl_utf8_valid(text, n);
-        if (valid < n) return hl_fail(diag, HL_E_FORMAT, "invalid UTF-8 at byte %zu of the text", valid);
+        if (valid < n)
+            return hl_fail(diag, HL_E_FORMAT, "invalid UTF-8 at byte %zu of the text", valid);
     }
     struct encoder e = {.t = t, .out = out, .specials = specials};
     size_t n_before = out->n;
     enum hl_status status = hl_words_begin(&e.words, t->pretokenizer, diag);
-    if (status == HL_OK && any_added_counts(t, specials)) status = cut_at_added(&e, text, n, false, encode_between, diag);
+    if (status == HL_OK && any_added_counts(t, specials))
+        status = cut_at_added(&e, text, n, false, encode_between, diag);
     else if (status == HL_OK) status = encode_plain(&e, text, n, diag);
     hl_words_end(&e.words);
     hl_bpe_scratch_free(&e.scratch, t->mem);
@@ -166,14 +180,16 @@ enum hl_status hl_tokenizer_encode(const struct hl_tokenizer *t, const char *tex
 
 /* ---- decode ---- */
 
-enum hl_status hl_tokenizer_decode(const struct hl_tokenizer *t, const int32_t *ids, size_t n, bool specials,
-                                   struct hl_buf *out, struct hl_diag *diag) {
+enum hl_status hl_tokenizer_decode(const struct hl_tokenizer *t, const int32_t *ids, size_t n,
+                                   bool specials, struct hl_buf *out, struct hl_diag *diag) {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= t->vocab_size)
-            return hl_fail(diag, HL_E_USER, "token id %d is outside the vocabulary of %lld", ids[i], (long long)t->vocab_size);
+            return hl_fail(diag, HL_E_USER, "token id %d is outside the vocabulary of %lld", ids[i],
+                           (long long)t->vocab_size);
     for (size_t i = 0; i < n; i++) {
         size_t start = t->start[ids[i]];
-        if (!t->special_V[ids[i]] || specials) hl_buf_add(out, t->bytes + start, t->start[ids[i] + 1] - start);
+        if (!t->special_V[ids[i]] || specials)
+            hl_buf_add(out, t->bytes + start, t->start[ids[i] + 1] - start);
     }
     return out->failed ? hl_fail_memory(diag, out->n, "decoded text") : HL_OK;
 }

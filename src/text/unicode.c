@@ -6,7 +6,8 @@
 
 static int is_tail(unsigned char c) { return (c & 0xC0) == 0x80; }
 
-size_t hl_utf8_length(const char *text, size_t n) {
+/* Length (1-4) of the valid character at the beginning of text, 0 when there is none. */
+static size_t length_of(const char *text, size_t n) {
     const unsigned char *c = (const unsigned char *)text;
     if (n == 0) return 0;
     if (c[0] < 0x80) return 1;
@@ -34,7 +35,7 @@ size_t hl_utf8_valid(const char *text, size_t n) {
             at += 8;
         }
         if (at == n) break;
-        size_t length = hl_utf8_length(text + at, n - at);
+        size_t length = length_of(text + at, n - at);
         if (length == 0) break;
         at += length;
     }
@@ -43,12 +44,15 @@ size_t hl_utf8_valid(const char *text, size_t n) {
 
 size_t hl_utf8_next(const char *text, size_t n, uint32_t *character) {
     const unsigned char *c = (const unsigned char *)text;
-    size_t length = hl_utf8_length(text, n);
+    size_t length = length_of(text, n);
     assert(length > 0);
     switch (length) {
     case 2: *character = (c[0] & 0x1Fu) << 6 | (c[1] & 0x3Fu); break;
     case 3: *character = (c[0] & 0xFu) << 12 | (c[1] & 0x3Fu) << 6 | (c[2] & 0x3Fu); break;
-    case 4: *character = (c[0] & 7u) << 18 | (c[1] & 0x3Fu) << 12 | (c[2] & 0x3Fu) << 6 | (c[3] & 0x3Fu); break;
+    case 4:
+        *character =
+            (c[0] & 7u) << 18 | (c[1] & 0x3Fu) << 12 | (c[2] & 0x3Fu) << 6 | (c[3] & 0x3Fu);
+        break;
     default: *character = c[0]; break;
     }
     return length ? length : 1;

@@ -11,9 +11,6 @@
  * cost: ASCII at several bytes per cycle */
 size_t hl_utf8_valid(const char *text, size_t n);
 
-/* Length (1-4) of the valid character at the beginning of text, 0 when there is none (n 0, invalid, or cut off). */
-size_t hl_utf8_length(const char *text, size_t n);
-
 /* The first character of valid UTF-8, n > 0; returns its length. */
 size_t hl_utf8_next(const char *text, size_t n, uint32_t *character);
 

@@ -1,9 +1,11 @@
-/* The byte tokenizer: any bytes in, the same bytes out, specials only when asked for; each allocation failing in turn. */
+/* The byte tokenizer: any bytes in, the same bytes out, specials only when asked for; each
+ * allocation failing in turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "halley/data.h"
@@ -97,7 +99,8 @@ static enum hl_status whole_life(struct hl_mem *mem) {
     struct hl_tokens tokens = {.mem = mem};
     struct hl_buf text = {.mem = mem};
     enum hl_status status = hl_tokenizer_byte(mem, &t, NULL);
-    if (status == HL_OK) status = hl_tokenizer_encode(t, "one<|endoftext|>two", 19, true, &tokens, NULL);
+    if (status == HL_OK)
+        status = hl_tokenizer_encode(t, "one<|endoftext|>two", 19, true, &tokens, NULL);
     if (status == HL_OK) status = hl_tokenizer_decode(t, tokens.ids, tokens.n, true, &text, NULL);
     if (status == HL_OK) status = hl_tokenizer_to_json(t, &text, NULL);
     hl_tokens_free(&tokens);
