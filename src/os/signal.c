@@ -1,0 +1,39 @@
+/* A signal handler can only reach a writable global: this file holds the library's only ones. */
+#include "os/signal.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static const int watched[] = {SIGINT, SIGTERM};
+enum { N_WATCHED = sizeof watched / sizeof *watched };
+
+static volatile sig_atomic_t pending;
+static struct sigaction before[N_WATCHED];
+static sig_atomic_t watching;
+
+static void on_signal(int number) {
+    if (pending) _exit(128 + number);
+    pending = number;
+}
+
+void hl_signal_watch(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (watching) return;
+    pending = 0;
+    (void)sigemptyset(&action.sa_mask);
+    for (int i = 0; i < N_WATCHED; i++) (void)sigaddset(&action.sa_mask, watched[i]);
+    for (int i = 0; i < N_WATCHED; i++) {
+        (void)sigaction(watched[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) (void)sigaction(watched[i], &action, NULL);
+    }
+    watching = 1;
+}
+
+void hl_signal_unwatch(void) {
+    if (!watching) return;
+    for (int i = 0; i < N_WATCHED; i++) (void)sigaction(watched[i], &before[i], NULL);
+    watching = pending = 0;
+}
+
+int hl_signal_pending(void) { return pending; }

@@ -1,0 +1,13 @@
+/* SIGINT and SIGTERM ask for a clean stop: the loop finishes its step, saves and exits 130 or 143. A second one of either
+ * kind ends the process at once with the same status, for when saving itself is what hangs. */
+#ifndef HALLEY_OS_SIGNAL_H
+#define HALLEY_OS_SIGNAL_H
+
+/* Start to watch. A signal that was ignored when the program began (nohup, a shell's background job) stays ignored. */
+void hl_signal_watch(void);
+/* Go back to what was before, and forget what came. */
+void hl_signal_unwatch(void);
+/* The first signal that came since watching began: SIGINT or SIGTERM; 0: none. */
+int hl_signal_pending(void);
+
+#endif
