@@ -84,11 +84,13 @@ struct hl_dataset; /* immutable: token stores of both splits with their mixing w
 enum hl_status hl_dataset_open(struct hl_mem *mem, const struct hl_data_options *options, const struct hl_tokenizer *tokenizer,
                                int n_threads, struct hl_log *log, struct hl_dataset **out, struct hl_diag *diag) HL_MUST_CHECK;
 void hl_dataset_free(struct hl_dataset *dataset);
-int64_t hl_dataset_n_rows(const struct hl_dataset *dataset, enum hl_split split); /* rows of block_size in one epoch */
+/* Rows of block_size in one epoch, the short last row of each source included; 0: nothing is held out. */
+int64_t hl_dataset_n_rows(const struct hl_dataset *dataset, enum hl_split split);
 int64_t hl_dataset_n_tokens(const struct hl_dataset *dataset, enum hl_split split);
 int64_t hl_dataset_max_token(const struct hl_dataset *dataset); /* the largest id seen, to check against the model */
 uint64_t hl_dataset_hash(const struct hl_dataset *dataset);     /* of contents and split rule */
-/* Held-out cross entropy, in nats per token, of an add-one bigram model counted on the training split: the number to beat. */
+/* Held-out cross entropy, in nats per token, of an add-one bigram model counted on the training split: the number to beat.
+ * NaN when nothing is held out or memory is short.  cost: one pass over both splits */
 double hl_dataset_bigram_loss(const struct hl_dataset *dataset);
 
 struct hl_loader; /* one thread at a time */
@@ -97,7 +99,11 @@ enum hl_status hl_loader_new(struct hl_mem *mem, const struct hl_dataset *datase
 void hl_loader_free(struct hl_loader *loader);
 /* Rows [first_row, first_row + n) of the endless order of the training split (epoch = row / n_rows, each epoch another
  * permutation), or of the validation split in plain order. n <= rows_per_batch. Validation ends with HL_END at n_rows:
- * the last batch is short. */
+ * the last batch is short.
+ * A row is up to block_size targets, each with the token before it as input; the rows of an epoch hold every token of the
+ * split as a target exactly once (the first one's input is the tokenizer's start token: bos, else eos).
+ * document_mask: a row is cut into sequences at document starts, and a document's first token has the start token as its
+ * input. A tokenizer without bos and eos has nothing to put there: that target is -1. Otherwise no target is -1. */
 enum hl_status hl_loader_rows(struct hl_loader *loader, int64_t first_row, int64_t n, struct hl_batch *out,
                               struct hl_diag *diag) HL_MUST_CHECK;
 

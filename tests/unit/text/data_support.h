@@ -1,0 +1,61 @@
+/* Small things the tests of data share: a scratch folder, files in it, a log that remembers. */
+#ifndef TESTS_DATA_SUPPORT_H
+#define TESTS_DATA_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "halley/data.h"
+
+struct notes {
+    struct hl_log log;
+    int n_warn, n_info;
+    char text[16384]; /* every line, one after another */
+};
+
+static void note_line(struct hl_log *log, enum hl_log_level level, const char *text) {
+    struct notes *notes = log->context;
+    notes->n_warn += level >= HL_LOG_WARN;
+    notes->n_info += level == HL_LOG_INFO;
+    size_t used = strlen(notes->text);
+    (void)snprintf(notes->text + used, sizeof notes->text - used, "%s\n", text);
+}
+
+static inline void notes_init(struct notes *notes) {
+    *notes = (struct notes){.log = {note_line, HL_LOG_DEBUG, notes}};
+}
+
+struct scratch { char folder[64]; };
+
+static inline void scratch_make(struct scratch *scratch) {
+    (void)snprintf(scratch->folder, sizeof scratch->folder, "/tmp/halley-test-XXXXXX");
+    assert_non_null(mkdtemp(scratch->folder));
+}
+
+static inline void scratch_remove(struct scratch *scratch) {
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", scratch->folder);
+    assert_int_equal(system(command), 0);
+}
+
+static inline char *scratch_path(const struct scratch *scratch, const char *name, char out[256]) {
+    (void)snprintf(out, 256, "%s/%s", scratch->folder, name);
+    return out;
+}
+
+static inline char *scratch_write(const struct scratch *scratch, const char *name, const void *bytes, size_t n, char out[256]) {
+    FILE *file = fopen(scratch_path(scratch, name, out), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+    return out;
+}
+
+#endif
