@@ -2,9 +2,7 @@
 #ifndef HALLEY_KERNELS_ATTENTION_H
 #define HALLEY_KERNELS_ATTENTION_H
 
-#include "halley/kernels.h"
-
-void hl_attention_fill_ref(struct hl_kernels *table);
+#include "kernels/table.h"
 
 /* Rows of the longest sequence. */
 int64_t hl_attention_longest(const struct hl_attention *a);

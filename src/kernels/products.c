@@ -1,16 +1,21 @@
-/* Who computes a product. HALLEY_ISA=ref: the specification. Otherwise the library, bf16 by widening to f32.
- * Steady calls allocate nothing: scratch only grows. */
+/* Who computes a product. HALLEY_ISA=ref: the specification. Otherwise our own kernels or the library, by what was faster when
+ * measured (bench/README-products.md); HALLEY_PRODUCTS=own or library forces one.
+ * Steady calls allocate nothing: buffers only grow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/gemm.h"
 #include "kernels/products.h"
+
+enum engine { ENGINE_REF, ENGINE_LIBRARY, ENGINE_OWN };
 
 struct hl_products {
     struct hl_mem *mem;
+    enum engine engine;
     struct hl_library *library;
-    bool ref;
-    struct hl_scratch a, b, c; /* bf16 operands widened to f32 */
+    struct hl_gemm gemm;
+    struct hl_scratch a, b, c; /* bf16 operands widened to f32 for the library */
 };
 
 void *hl_scratch_get(struct hl_mem *mem, struct hl_scratch *scratch, size_t bytes) {
@@ -22,17 +27,37 @@ void *hl_scratch_get(struct hl_mem *mem, struct hl_scratch *scratch, size_t byte
     return data;
 }
 
-static bool isa_is_ref(void) {
-    const char *isa = getenv("HALLEY_ISA");
-    return isa && !strcmp(isa, "ref");
+/* NULL: this instruction set has none. */
+static const struct hl_gemm_isa *gemm_of(enum hl_isa isa) {
+#if defined(__x86_64__)
+    if (isa == HL_ISA_AVX512) return &hl_gemm_avx512;
+    if (isa == HL_ISA_AVX2) return &hl_gemm_avx2;
+#endif
+    (void)isa;
+    return NULL;
+}
+
+static enum hl_status choose_engine(struct hl_products *products, struct hl_diag *diag) {
+    const struct hl_kernels *table;
+    const char *wanted = getenv("HALLEY_PRODUCTS");
+    enum hl_status status = hl_kernels_get(HL_F32, &table, diag);
+    if (status) return status;
+    products->gemm.isa = gemm_of(table->isa);
+    products->engine = table->isa == HL_ISA_REF ? ENGINE_REF : products->gemm.isa ? ENGINE_OWN : ENGINE_LIBRARY;
+    if (!wanted || !*wanted) return HL_OK;
+    if (!strcmp(wanted, "library")) products->engine = ENGINE_LIBRARY;
+    else if (!strcmp(wanted, "own")) products->engine = products->gemm.isa ? ENGINE_OWN : ENGINE_REF;
+    else
+        return hl_fail(diag, HL_E_USER, "HALLEY_PRODUCTS: there is no engine \"%s\"; use own or library, or leave it out", wanted);
+    return HL_OK;
 }
 
 enum hl_status hl_products_new(struct hl_mem *mem, struct hl_products **out, struct hl_diag *diag) {
     struct hl_products *products = hl_alloc(mem, 1, sizeof *products);
     if (!products) return hl_fail_memory(diag, sizeof *products, "products");
-    products->mem = mem;
-    products->ref = isa_is_ref();
-    enum hl_status status = hl_library_new(mem, &products->library, diag);
+    products->mem = products->gemm.mem = mem;
+    enum hl_status status = choose_engine(products, diag);
+    if (!status) status = hl_library_new(mem, &products->library, diag);
     if (status) {
         hl_free(mem, products);
         return status;
@@ -44,6 +69,7 @@ enum hl_status hl_products_new(struct hl_mem *mem, struct hl_products **out, str
 void hl_products_free(struct hl_products *products) {
     if (!products) return;
     hl_library_free(products->library);
+    hl_gemm_free(&products->gemm);
     hl_free(products->mem, products->a.data);
     hl_free(products->mem, products->b.data);
     hl_free(products->mem, products->c.data);
@@ -93,11 +119,12 @@ enum hl_status hl_product_run(struct hl_products *products, const struct hl_prod
         empty_sum(p);
         return HL_OK;
     }
-    if (products->ref) {
-        hl_product_ref(p);
-        return HL_OK;
+    switch (products->engine) {
+    case ENGINE_REF: hl_product_ref(p); return HL_OK;
+    case ENGINE_OWN: return hl_gemm_run(&products->gemm, p, diag);
+    case ENGINE_LIBRARY: break;
     }
     return p->in == HL_F32 ? hl_library_f32(products->library, p, diag) : run_widened(products, p, diag);
 }
 
-const char *hl_products_describe(void) { return isa_is_ref() ? "plain loops" : hl_library_name(); }
+const char *hl_products_describe(void) { return hl_library_name(); }
