@@ -29,6 +29,9 @@ static inline __attribute__((always_inline)) void pack_square(bool whole, int64_
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         x[i] = whole || i < lines ? load_line(src, i * ld, whole ? LANES : steps, type) : vf_zero();
+    if (whole)
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++) __builtin_prefetch((const char *)src + (LANES + i) * ld * (int64_t)hl_dtype_bytes(type));
     vf_transpose(x);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
@@ -60,7 +63,10 @@ static void pack(int64_t lines, int64_t depth, const void *src, int64_t ld, bool
         else if (along_k && width == ROWS) pack_along_k(left, depth, x, ld, HL_BF16, ROWS, panel);
         else if (along_k) pack_along_k(left, depth, x, ld, HL_BF16, COLUMNS, panel);
         else
-            for (int64_t k = 0; k < depth; k++) put(load_line(x, k * ld, left, type), left, depth, width, panel + k * width);
+            for (int64_t k = 0; k < depth; k++) {
+                __builtin_prefetch((const char *)x + (k + 16) * ld * (int64_t)hl_dtype_bytes(type));
+                put(load_line(x, k * ld, left, type), left, depth, width, panel + k * width);
+            }
     }
 }
 
