@@ -37,6 +37,7 @@ enum hl_status hl_checkpoint_save(struct hl_mem *mem, struct hl_fs *fs, const ch
                                   int64_t save_total_limit, struct hl_log *log, struct hl_diag *diag) HL_MUST_CHECK;
 
 /* The newest complete checkpoint under output_dir (manifest present, sizes right): its path into path_out (capacity bytes).
+ * Newest is the one saved last, even when a run that was resumed from an older step now saves lower step numbers.
  * Broken ones are named in the log. HL_END: none. Leftovers of interrupted saves are named. */
 enum hl_status hl_checkpoint_latest(struct hl_mem *mem, struct hl_fs *fs, const char *output_dir, char *path_out, size_t capacity,
                                     struct hl_log *log, struct hl_diag *diag) HL_MUST_CHECK;
