@@ -202,10 +202,10 @@ static enum hl_status out_of_range(const struct refusal *refusal, const char *te
 
 /* The default itself is always allowed: it may be a mark such as -1, and a saved run must read back. */
 static bool in_range(const struct hl_option *row, double value) {
-    double initial;
+    double initial = 0;
     if (row->least == 0 && row->most == 0) return true;
     if (value >= row->least && value <= row->most) return true;
-    return row->initial && hl_parse_f64(row->initial, &initial) && value == initial;
+    return (!row->initial || hl_parse_f64(row->initial, &initial)) && value == initial;
 }
 
 static enum hl_status parse_bool(const struct refusal *refusal, const char *text, bool *out) {

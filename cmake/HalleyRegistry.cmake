@@ -1,0 +1,18 @@
+# A registry src/<room>/<room>.def holds one line HL_SOMETHING(name, ...) per plug-in. Its file, its test and its page must
+# exist: the configure step stops when one is missing.
+function(halley_registry room)
+    set(registry ${CMAKE_SOURCE_DIR}/src/${room}/${room}.def)
+    if(NOT EXISTS ${registry})
+        return()
+    endif()
+    set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${registry})
+    file(STRINGS ${registry} lines REGEX "^HL_[A-Z]+\\(")
+    foreach(line ${lines})
+        string(REGEX REPLACE "^HL_[A-Z]+\\(([a-z0-9_]+).*" "\\1" name "${line}")
+        foreach(file src/${room}/${name}.c tests/unit/${room}/test_${name}.c docs/${room}/${name}.md)
+            if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${file})
+                message(FATAL_ERROR "src/${room}/${room}.def names '${name}', but ${file} is missing")
+            endif()
+        endforeach()
+    endforeach()
+endfunction()

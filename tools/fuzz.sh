@@ -1,0 +1,15 @@
+#!/bin/bash
+# Runs each libFuzzer program for a while; what it finds goes into build/fuzz/found, crashes end the script.
+# usage: tools/fuzz.sh SECONDS [NAME]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-60}
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz --parallel "$(nproc)"
+for program in build/fuzz/fuzz/live_fuzz_${2:-*}; do
+    name=${program##*/live_fuzz_}
+    mkdir -p "build/fuzz/found/$name"
+    echo "== $name"
+    "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+        -artifact_prefix="build/fuzz/crash-$name-" "build/fuzz/found/$name" "fuzz/corpus/$name"
+done
