@@ -40,13 +40,6 @@ static enum hl_status check_options(const struct hl_data_options *options, struc
     return HL_OK;
 }
 
-static enum hl_status check_ids(const struct hl_dataset *dataset, struct hl_diag *diag) {
-    int64_t most = hl_dataset_max_token(dataset);
-    if (most < dataset->vocab_size) return HL_OK;
-    return hl_fail(diag, HL_E_USER, "the data holds token %" PRId64 " but the tokenizer has only %" PRId64
-                   ": the shards were made with another tokenizer", most, dataset->vocab_size);
-}
-
 static enum hl_status check_sizes(const struct hl_dataset *dataset, const struct hl_data_options *options,
                                   struct hl_diag *diag) {
     for (size_t s = 0; s < dataset->n_sources; s++) {
@@ -79,7 +72,6 @@ static uint64_t hash_of(const struct hl_dataset *dataset, const struct hl_data_o
 static enum hl_status fill(struct hl_dataset *dataset, const struct hl_data_options *options,
                            const struct hl_tokenizer *tokenizer, int n_threads, struct hl_log *log, struct hl_diag *diag) {
     enum hl_status status = hl_sources_open(dataset, options, tokenizer, n_threads, log, diag);
-    if (!status) status = check_ids(dataset, diag);
     if (!status) status = hl_dataset_split(dataset, options->validation_split, options->validation_data.n > 0, log, diag);
     if (!status) status = check_sizes(dataset, options, diag);
     if (!status) dataset->hash = hash_of(dataset, options);

@@ -4,16 +4,18 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #include "os/parallel.h"
 #include "text/ingest_formats.h"
+#include "text/tokenizer_internal.h"
 
 enum { PIECE = 1 << 20, MOST_LINE = 256 << 20, MOST_THREADS = 64, SAY_FIRST = 3 };
 
 void hl_ingest_init(struct hl_ingest *ingest, struct hl_mem *mem, const struct hl_tokenizer *tokenizer,
                     struct hl_token_sink *sink, struct hl_log *log) {
     *ingest = (struct hl_ingest){.mem = mem, .tokenizer = tokenizer, .sink = sink, .log = log, .text_key = "text",
-                                 .n_threads = 1, .piece_bytes = PIECE, .most_bytes = MOST_LINE};
+                                 .n_threads = 1, .any_bytes = tokenizer->plain, .piece_bytes = PIECE, .most_bytes = MOST_LINE};
     ingest->text.mem = mem;
 }
 

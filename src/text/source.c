@@ -3,22 +3,21 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "halley/text_number.h"
 #include "os/glob.h"
 #include "text/dataset.h"
-#include "text/ingest.h"
-#include "text/tokenizer_internal.h"
+#include "text/shard.h"
+#include "text/text_store.h"
+
+/* Shards up to this size are checked against their checksum when they are opened (about 0.1 s). */
+static const uint64_t VERIFY_BYTES = (uint64_t)1 << 30;
 
 struct opening {
     struct hl_dataset *dataset;
-    const struct hl_data_options *options;
-    const struct hl_tokenizer *tokenizer;
-    int n_threads;
-    bool any_bytes;
-    struct hl_log *log;
+    struct hl_text_job job;
 };
 
 /* "0.7:wiki*.txt" -> 0.7 and the rest. A file of exactly this name wins. */
@@ -50,41 +49,6 @@ static enum hl_status new_store(struct hl_dataset *dataset, struct hl_store **ou
     return HL_OK;
 }
 
-static uint64_t bytes_of(char *const *paths, size_t n) {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct stat info;
-        if (!stat(paths[i], &info) && S_ISREG(info.st_mode)) bytes += (uint64_t)info.st_size;
-    }
-    return bytes;
-}
-
-/* Tokenise n text files into one store in memory. */
-static enum hl_status read_text(const struct opening *opening, char *const *paths, size_t n, struct hl_diag *diag) {
-    struct hl_store *store = NULL;
-    enum hl_status status = new_store(opening->dataset, &store, diag);
-    if (status) return status;
-    uint64_t n_bytes = bytes_of(paths, n);
-    struct hl_store_builder builder;
-    struct hl_ingest ingest;
-    hl_store_builder_init(&builder, opening->dataset->mem, opening->dataset->vocab_size,
-                          opening->any_bytes ? n_bytes + n_bytes / 64 : n_bytes / 3);
-    hl_ingest_init(&ingest, opening->dataset->mem, opening->tokenizer, &builder.sink, opening->log);
-    ingest.text_key = opening->options->text_key;
-    ingest.text_format = opening->options->text_format;
-    ingest.strict = opening->options->strict;
-    ingest.n_threads = opening->n_threads;
-    ingest.any_bytes = opening->any_bytes;
-    for (size_t i = 0; i < n && !status; i++) status = hl_ingest_file(&ingest, paths[i], diag);
-    if (!status) {
-        hl_store_builder_finish(&builder, store);
-        store->tokenizer_hash = opening->dataset->tokenizer_hash;
-    }
-    hl_ingest_free(&ingest);
-    hl_store_builder_free(&builder);
-    return status;
-}
-
 /* One document alone has no end-of-text token behind it: nothing follows that it could be told from. */
 static void drop_last_end(const struct hl_tokenizer *tokenizer, struct hl_store *store) {
     int32_t eos = hl_tokenizer_eos(tokenizer);
@@ -92,15 +56,51 @@ static void drop_last_end(const struct hl_tokenizer *tokenizer, struct hl_store 
         store->n_tokens--;
 }
 
+static enum hl_status open_shard(const struct opening *opening, char *path, struct hl_store *store, struct hl_diag *diag) {
+    const struct hl_tokenizer *tokenizer = opening->job.tokenizer;
+    bool verify = hl_bytes_of_files(&path, 1) <= VERIFY_BYTES;
+    enum hl_status status = hl_shard_open(opening->job.mem, path, hl_tokenizer_eos(tokenizer), verify, store, diag);
+    if (status) return status;
+    if (store->tokenizer_hash && store->tokenizer_hash != hl_tokenizer_hash(tokenizer))
+        return hl_fail_at(diag, HL_E_USER, path, 0, 0, "the shard was made with another tokenizer (hash %016" PRIx64
+                          ", this one has %016" PRIx64 "); give the tokenizer.json that stands beside it",
+                          store->tokenizer_hash, hl_tokenizer_hash(tokenizer));
+    if (store->max_token >= opening->dataset->vocab_size)
+        return hl_fail_at(diag, HL_E_USER, path, 0, 0, "the shard holds token %" PRId64 " but the tokenizer has only %" PRId64
+                          " tokens: it was made with another one", store->max_token, opening->dataset->vocab_size);
+    return HL_OK;
+}
+
+static bool ends_with(const char *path, const char *end) {
+    size_t n = strlen(path), k = strlen(end);
+    return n >= k && !strcasecmp(path + n - k, end);
+}
+
+/* Files that begin with a shard's magic; and those whose name says so, so that a damaged one is not read as text. */
+static bool is_shard(const struct opening *opening, const char *path) {
+    if (hl_shard_kind_of(path) != HL_SHARD_NONE) return true;
+    return opening->job.options->text_format == HL_TEXT_AUTO && (ends_with(path, ".hls") || ends_with(path, ".bin"));
+}
+
+/* Each shard is a store; text files that follow each other share one. */
 static enum hl_status open_paths(const struct opening *opening, const struct hl_paths *paths, struct hl_source *source,
                                  struct hl_diag *diag) {
     struct hl_dataset *dataset = opening->dataset;
     source->first_store = dataset->n_stores;
     source->train.mem = source->validation.mem = dataset->mem;
     source->train.row_tokens = source->validation.row_tokens = dataset->row_tokens;
-    enum hl_status status = read_text(opening, paths->items, paths->n, diag);
+    enum hl_status status = HL_OK;
+    for (size_t i = 0, end; i < paths->n && !status; i = end) {
+        struct hl_store *store = NULL;
+        bool shard = is_shard(opening, paths->items[i]);
+        for (end = i + 1; !shard && end < paths->n && !is_shard(opening, paths->items[end]);) end++;
+        status = new_store(dataset, &store, diag);
+        if (status) break;
+        if (shard) status = open_shard(opening, paths->items[i], store, diag);
+        else status = hl_text_store_open(&opening->job, paths->items + i, end - i, store, diag);
+        if (!status && !shard && paths->n == 1) drop_last_end(opening->job.tokenizer, store);
+    }
     source->n_stores = dataset->n_stores - source->first_store;
-    if (!status && paths->n == 1) drop_last_end(opening->tokenizer, dataset->stores[source->first_store]);
     return status;
 }
 
@@ -173,7 +173,7 @@ static enum hl_status open_list(const struct opening *opening, const struct hl_s
 enum hl_status hl_sources_open(struct hl_dataset *dataset, const struct hl_data_options *options,
                                const struct hl_tokenizer *tokenizer, int n_threads, struct hl_log *log,
                                struct hl_diag *diag) {
-    struct opening opening = {dataset, options, tokenizer, n_threads, tokenizer->plain, log};
+    struct opening opening = {dataset, {dataset->mem, tokenizer, options, n_threads, log}};
     enum hl_status status = open_list(&opening, &options->data, &dataset->sources, &dataset->n_sources, diag);
     if (!status && options->validation_data.n) {
         status = open_list(&opening, &options->validation_data, &dataset->held, &dataset->n_held, diag);

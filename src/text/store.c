@@ -62,6 +62,15 @@ uint64_t hl_store_document_from(const struct hl_store *store, uint64_t token) {
     return low;
 }
 
+uint64_t hl_store_checksum(const struct hl_store *store) {
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    if (store->n_tokens) XXH3_64bits_update(&state, store->tokens, store->n_tokens * (size_t)store->width);
+    if (store->n_documents) XXH3_64bits_update(&state, store->document_D, store->n_documents * sizeof(uint64_t));
+    return XXH3_64bits_digest(&state);
+}
+
 /* ---- builder ---- */
 
 static enum hl_status grow(struct hl_mem *mem, void **data, size_t *capacity, size_t need, size_t size,
@@ -128,15 +137,9 @@ void hl_store_builder_init(struct hl_store_builder *builder, struct hl_mem *mem,
 
 void hl_store_builder_finish(struct hl_store_builder *builder, struct hl_store *out) {
     struct hl_store *store = &builder->store;
-    XXH3_state_t state;
-    XXH3_INITSTATE(&state);
-    XXH3_64bits_reset(&state);
-    if (store->n_tokens) XXH3_64bits_update(&state, store->own_tokens, store->n_tokens * (size_t)store->width);
-    if (store->n_documents)
-        XXH3_64bits_update(&state, store->own_documents, store->n_documents * sizeof(uint64_t));
-    store->checksum = XXH3_64bits_digest(&state);
     store->tokens = store->own_tokens;
     store->document_D = store->own_documents;
+    store->checksum = hl_store_checksum(store);
     *out = *store;
     *builder = (struct hl_store_builder){0};
 }

@@ -31,6 +31,8 @@ void hl_store_free(struct hl_store *store);
 int64_t hl_store_token(const struct hl_store *store, uint64_t i);
 /* Copy n tokens from `start` as int32. returns the largest of them (read as unsigned), so that a caller can check it. */
 uint32_t hl_store_copy(const struct hl_store *store, uint64_t start, size_t n, int32_t *out);
+/* xxh3 over tokens, then document index: the same for a store in memory and the shard written from it. */
+uint64_t hl_store_checksum(const struct hl_store *store);
 /* Index of the first document that starts at `token` or later; n_documents when there is none. */
 uint64_t hl_store_document_from(const struct hl_store *store, uint64_t token);
 

@@ -58,4 +58,38 @@ static inline char *scratch_write(const struct scratch *scratch, const char *nam
     return out;
 }
 
+struct fixture {
+    struct scratch scratch;
+    struct hl_mem_probe probe;
+    struct hl_tokenizer *tokenizer;
+    struct notes notes;
+    struct hl_diag diag;
+};
+
+static inline void fixture_make(struct fixture *fixture) {
+    scratch_make(&fixture->scratch);
+    hl_mem_probe_init(&fixture->probe, 0);
+    notes_init(&fixture->notes);
+    assert_int_equal(hl_tokenizer_byte(&fixture->probe.mem, &fixture->tokenizer, &fixture->diag), HL_OK);
+}
+
+static inline void fixture_remove(struct fixture *fixture) {
+    hl_tokenizer_free(fixture->tokenizer);
+    assert_int_equal(fixture->probe.n_live, 0);
+    scratch_remove(&fixture->scratch);
+}
+
+static inline struct hl_data_options options_for(char **paths, size_t n, int64_t block_size) {
+    return (struct hl_data_options){.data = {paths, n}, .validation_split = 0.1, .text_key = (char *)(uintptr_t)"text",
+                                    .block_size = block_size, .document_mask = true, .seed = 7, .cache_dir = (char *)(uintptr_t)""};
+}
+
+static inline struct hl_dataset *open_data(struct fixture *fixture, const struct hl_data_options *options) {
+    struct hl_dataset *dataset = NULL;
+    enum hl_status status = hl_dataset_open(&fixture->probe.mem, options, fixture->tokenizer, 1, &fixture->notes.log,
+                                            &dataset, &fixture->diag);
+    if (status) fail_msg("%s", fixture->diag.text);
+    return dataset;
+}
+
 #endif
