@@ -49,11 +49,11 @@ struct hl_attention {
     float scale;                           /* usually 1/sqrt(D) */
 };
 
-/* The updates' hyper-parameters. f64: 1 - beta and products of them are formed in f64 and rounded once inside (1 - 0.999f would be
- * wrong by 1.3e-5). grad_scale: every gradient is multiplied by it first (1/n_tokens and clipping, rounded once).
+/* The updates' hyper-parameters. f64, because 1 - beta and products of them are formed in f64 and rounded once inside
+ * (1 - 0.999f is wrong by 1.3e-5). grad_scale: every gradient is multiplied by it first (1/n_tokens and clipping).
  *
- * AdamW, as torch.optim.AdamW:  m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g g;
- *   master = (1 - lr weight_decay) master - (lr correction1) m / (sqrt(v) sqrt(correction2) + epsilon) */
+ * AdamW, as torch.optim.AdamW:  m += (1-beta1) (g - m);  v += (1-beta2) (g g - v);
+ *   master -= lr weight_decay master + (lr correction1) m / (sqrt(v) sqrt(correction2) + epsilon) */
 struct hl_adamw {
     double lr, beta1, beta2, epsilon, weight_decay;
     double correction1, correction2; /* 1/(1-beta1^t), 1/(1-beta2^t), t = 1 for the first step */
@@ -62,8 +62,8 @@ struct hl_adamw {
 /* SGD, as torch.optim.SGD (decay is added to the gradient):  g += weight_decay master;  buffer = momentum buffer + g;
  *   master -= lr (nesterov ? g + momentum buffer : buffer).   first: buffer = g.   No buffer (NULL): master -= lr g */
 struct hl_sgd { float lr, momentum, weight_decay, grad_scale; bool nesterov, first; };
-/* Lion (arXiv:2302.06675, algorithm 2):  master = (1 - lr weight_decay) master - lr sign(beta1 m + (1-beta1) g);
- *   m = beta2 m + (1-beta2) g */
+/* Lion (arXiv:2302.06675, algorithm 2):  master -= lr weight_decay master + lr sign(m + (1-beta1) (g - m));
+ *   m += (1-beta2) (g - m) */
 struct hl_lion { double lr, beta1, beta2, weight_decay; float grad_scale; };
 
 struct hl_kernels {

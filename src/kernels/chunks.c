@@ -2,11 +2,31 @@
 #include "kernels/chunks.h"
 #include "kernels/factors.h"
 
+#include <omp.h>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
 int64_t hl_norm_scratch(int64_t N, int64_t C) { return 2 * hl_n_chunks(N) * C; }
+
+void hl_sum_partials(int64_t n_chunks, int64_t C, int64_t stride, float *partial, float *out_C,
+                     bool add) {
+    for (int64_t i = 1; i < n_chunks; i++)
+        for (int64_t c = 0; c < C; c++) partial[c] += partial[i * stride + c];
+    for (int64_t c = 0; c < C; c++) {
+        const float sum = n_chunks > 0 ? partial[c] : 0;
+        out_C[c] = add ? out_C[c] + sum : sum;
+    }
+}
+
+void hl_my_columns(int64_t C, int64_t *first_out, int64_t *end_out) {
+    enum { LINE = 16 };
+    const int64_t n_lines = (C + LINE - 1) / LINE;
+    const int64_t n_threads = omp_get_num_threads(), me = omp_get_thread_num();
+    *first_out = hl_min(C, n_lines * me / n_threads * LINE);
+    *end_out = hl_min(C, n_lines * (me + 1) / n_threads * LINE);
+}
 
 /* MXCSR: bit 15 flush to zero, bit 6 denormals are zero.  FPCR: bit 24 does both. */
 static void denormals_off_here(void) {

@@ -8,22 +8,22 @@
 
 #include "halley/kernels.h"
 
-/* rest = 1 - beta, keep = 1 - lr * decay, step = lr * correction1. */
+/* rest = 1 - beta, decay = lr * weight_decay, step = lr * correction1. All are small, and enter as
+ * `x + small * y`: then their rounding (2^-24 of themselves) does not matter, whereas that of
+ * 0.999f or of 1 - lr * weight_decay would add up over thousands of steps. */
 struct hl_adamw_factors {
-    float grad_scale, beta1, rest1, beta2, rest2, keep, step, root_correction2, epsilon;
+    float grad_scale, rest1, rest2, decay, step, root_correction2, epsilon;
 };
 struct hl_lion_factors {
-    float grad_scale, beta1, rest1, beta2, rest2, keep, lr;
+    float grad_scale, rest1, rest2, decay, lr;
 };
 
 static inline struct hl_adamw_factors hl_adamw_factors(const struct hl_adamw *p) {
     return (struct hl_adamw_factors){
         .grad_scale = p->grad_scale,
-        .beta1 = (float)p->beta1,
         .rest1 = (float)(1 - p->beta1),
-        .beta2 = (float)p->beta2,
         .rest2 = (float)(1 - p->beta2),
-        .keep = (float)(1 - p->lr * p->weight_decay),
+        .decay = (float)(p->lr * p->weight_decay),
         .step = (float)(p->lr * p->correction1),
         .root_correction2 = (float)sqrt(p->correction2),
         .epsilon = (float)p->epsilon,
@@ -33,11 +33,9 @@ static inline struct hl_adamw_factors hl_adamw_factors(const struct hl_adamw *p)
 static inline struct hl_lion_factors hl_lion_factors(const struct hl_lion *p) {
     return (struct hl_lion_factors){
         .grad_scale = p->grad_scale,
-        .beta1 = (float)p->beta1,
         .rest1 = (float)(1 - p->beta1),
-        .beta2 = (float)p->beta2,
         .rest2 = (float)(1 - p->beta2),
-        .keep = (float)(1 - p->lr * p->weight_decay),
+        .decay = (float)(p->lr * p->weight_decay),
         .lr = (float)p->lr,
     };
 }

@@ -12,16 +12,19 @@ static void store_copy(struct hl_bf16 *copy, int64_t i, float master) {
     if (copy) copy[i] = hl_bf16_from_f32(master);
 }
 
+/* (1 - rest) x + rest y */
+static float towards(float x, float y, float rest) { return x + rest * (y - x); }
+
 static void adamw(int64_t n, const struct hl_adamw *p, const float *grad, float *master, float *m,
                   float *v, struct hl_bf16 *copy) {
     const struct hl_adamw_factors f = hl_adamw_factors(p);
 #pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
     for (int64_t i = 0; i < n; i++) {
         const float g = grad[i] * f.grad_scale;
-        m[i] = f.beta1 * m[i] + f.rest1 * g;
-        v[i] = f.beta2 * v[i] + f.rest2 * (g * g);
-        master[i] =
-            f.keep * master[i] - f.step * m[i] / (sqrtf(v[i]) * f.root_correction2 + f.epsilon);
+        m[i] = towards(m[i], g, f.rest1);
+        v[i] = towards(v[i], g * g, f.rest2);
+        const float denominator = sqrtf(v[i]) * f.root_correction2 + f.epsilon;
+        master[i] = master[i] - (f.decay * master[i] + f.step * m[i] / denominator);
         store_copy(copy, i, master[i]);
     }
 }
@@ -49,9 +52,9 @@ static void lion(int64_t n, const struct hl_lion *p, const float *grad, float *m
 #pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
     for (int64_t i = 0; i < n; i++) {
         const float g = grad[i] * f.grad_scale;
-        const float direction = sign(f.beta1 * m[i] + f.rest1 * g);
-        master[i] = f.keep * master[i] - f.lr * direction;
-        m[i] = f.beta2 * m[i] + f.rest2 * g;
+        const float direction = sign(towards(m[i], g, f.rest1));
+        master[i] = master[i] - (f.decay * master[i] + f.lr * direction);
+        m[i] = towards(m[i], g, f.rest2);
         store_copy(copy, i, master[i]);
     }
 }
