@@ -92,6 +92,20 @@ static void test_poison(void **state) {
     rig_run_poisons(&(struct rig_plan){swiglu_bwd_case, shape, WITH_Y, 1e-5, 4e-6, false}, 2);
 }
 
+/* Rows of two chunks: overwritten, then added to. */
+static void test_bias_sums(void **state) {
+    (void)state;
+    enum { ROWS = HL_ROW_CHUNK + 3 };
+    float dy[ROWS * 2], db[2] = {NAN, NAN}, scratch[2 * 2 * 2];
+    for (int i = 0; i < ROWS; i++) dy[2 * i] = (float)i, dy[2 * i + 1] = 1;
+    const struct hl_kernels *k = rig_kernels(HL_ISA_REF, HL_F32);
+    assert_int_equal(hl_norm_scratch(ROWS, 2), sizeof scratch / sizeof *scratch);
+    k->bias_bwd(ROWS, 2, dy, db, false, scratch);
+    assert_true(db[0] == ROWS * (ROWS - 1) / 2 && db[1] == ROWS);
+    k->bias_bwd(ROWS, 2, dy, db, true, scratch);
+    assert_true(db[0] == ROWS * (ROWS - 1) && db[1] == 2 * ROWS);
+}
+
 /* ---- the reference against the definitions in f64, values and slopes ---- */
 
 static double gelu64(double x) {
@@ -133,9 +147,10 @@ static void test_swiglu_values(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bias),        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_swiglu),      cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_gelu_values), cmocka_unit_test(test_swiglu_values),
+        cmocka_unit_test(test_bias_sums),     cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_gelu),          cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_poison),        cmocka_unit_test(test_gelu_values),
+        cmocka_unit_test(test_swiglu_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
