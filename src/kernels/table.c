@@ -32,10 +32,12 @@ static void compose(struct hl_kernels *k, enum hl_isa isa, enum hl_dtype dtype) 
     if (isa >= HL_ISA_AVX2) {
         hl_rows_fill_avx2(k);
         hl_updates_fill_avx2(k);
+        hl_attention_fill_avx2(k);
     }
     if (isa >= HL_ISA_AVX512) {
         hl_rows_fill_avx512(k);
         hl_updates_fill_avx512(k);
+        hl_attention_fill_avx512(k);
     }
 #endif
 }

@@ -39,21 +39,21 @@ static inline vf vf_scale2(vf a, vf n) { return _mm512_scalef_ps(a, n); }
 static inline void vf_store_low(float *p, vf x) { _mm256_storeu_ps(p, _mm512_castps512_ps256(x)); }
 static inline void vf_store_high(float *p, vf x) { _mm256_storeu_ps(p, _mm512_extractf32x8_ps(x, 1)); }
 
-static inline vf widen_bf16(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
-static inline vf vf_load_bf16(const struct hl_bf16 *p) { return widen_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+static inline vf bf16_widen(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+static inline vf vf_load_bf16(const struct hl_bf16 *p) { return bf16_widen(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
 static inline vf vf_load_part_bf16(const struct hl_bf16 *p, int64_t n) {
-    return widen_bf16(_mm256_maskz_loadu_epi16(vf_first(n), p));
+    return bf16_widen(_mm256_maskz_loadu_epi16(vf_first(n), p));
 }
-static inline __m256i narrow_bf16(vf x) {
+static inline __m256i bf16_narrow(vf x) {
     __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
     __m512i bias = _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(high, _mm512_set1_epi32(1)));
     __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, bias), 16);
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40)));
 }
-static inline void vf_store_bf16(struct hl_bf16 *p, vf x) { _mm256_storeu_si256((__m256i *)(void *)p, narrow_bf16(x)); }
+static inline void vf_store_bf16(struct hl_bf16 *p, vf x) { _mm256_storeu_si256((__m256i *)(void *)p, bf16_narrow(x)); }
 static inline void vf_store_part_bf16(struct hl_bf16 *p, vf x, int64_t n) {
-    _mm256_mask_storeu_epi16(p, vf_first(n), narrow_bf16(x));
+    _mm256_mask_storeu_epi16(p, vf_first(n), bf16_narrow(x));
 }
 
 #else
@@ -99,14 +99,14 @@ static inline vf vf_scale2(vf a, vf n) {
 static inline void vf_store_low(float *p, vf x) { _mm_storeu_ps(p, _mm256_castps256_ps128(x)); }
 static inline void vf_store_high(float *p, vf x) { _mm_storeu_ps(p, _mm256_extractf128_ps(x, 1)); }
 
-static inline vf widen_bf16(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
-static inline vf vf_load_bf16(const struct hl_bf16 *p) { return widen_bf16(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+static inline vf bf16_widen(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
+static inline vf vf_load_bf16(const struct hl_bf16 *p) { return bf16_widen(_mm_loadu_si128((const __m128i *)(const void *)p)); }
 static inline vf vf_load_part_bf16(const struct hl_bf16 *p, int64_t n) {
     struct hl_bf16 x[8] = {0};
     for (int64_t i = 0; i < n; i++) x[i] = p[i];
     return vf_load_bf16(x);
 }
-static inline __m128i narrow_bf16(vf x) {
+static inline __m128i bf16_narrow(vf x) {
     __m256i u = _mm256_castps_si256(x), high = _mm256_srli_epi32(u, 16);
     __m256i bias = _mm256_add_epi32(_mm256_set1_epi32(0x7fff), _mm256_and_si256(high, _mm256_set1_epi32(1)));
     __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, bias), 16);
@@ -114,7 +114,7 @@ static inline __m128i narrow_bf16(vf x) {
     rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
     return _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
 }
-static inline void vf_store_bf16(struct hl_bf16 *p, vf x) { _mm_storeu_si128((__m128i *)(void *)p, narrow_bf16(x)); }
+static inline void vf_store_bf16(struct hl_bf16 *p, vf x) { _mm_storeu_si128((__m128i *)(void *)p, bf16_narrow(x)); }
 static inline void vf_store_part_bf16(struct hl_bf16 *p, vf x, int64_t n) {
     struct hl_bf16 y[8];
     vf_store_bf16(y, x);
