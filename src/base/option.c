@@ -4,7 +4,6 @@
  * configurations in option_help.c. This file knows no option by name. */
 #include "halley/option.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -338,8 +337,7 @@ static enum hl_status store_value(struct hl_config *config, const struct refusal
     case HL_OPT_STRING: return store_string(config, refusal, values[0]);
     case HL_OPT_LIST: break;
     }
-    assert(!"an option kind without a parser");
-    return HL_E_UNSUPPORTED;
+    return refuse(refusal, "an option kind without a parser");
 }
 
 enum hl_status hl_config_store(struct hl_config *config, struct hl_option_entry *entry, const char *const *values,
