@@ -1,26 +1,24 @@
-/* Batches of text and their encoding; the readers of the formats are in ingest_document.c and ingest_lines.c. */
+/* Batches of text and their encoding. See ingest.h. */
 #include "text/ingest.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <string.h>
-#include <strings.h>
 
 #include "os/parallel.h"
-#include "text/ingest_formats.h"
 #include "text/tokenizer_internal.h"
 
-enum { PIECE = 1 << 20, MOST_LINE = 256 << 20, MOST_THREADS = 64, SAY_FIRST = 3 };
+enum { MOST_THREADS = 64, MOST_ITEMS = 1 << 20 };
 
 void hl_ingest_init(struct hl_ingest *ingest, struct hl_mem *mem, const struct hl_tokenizer *tokenizer,
                     struct hl_token_sink *sink, struct hl_log *log) {
-    *ingest = (struct hl_ingest){.mem = mem, .tokenizer = tokenizer, .sink = sink, .log = log, .text_key = "text",
-                                 .n_threads = 1, .any_bytes = tokenizer->plain, .piece_bytes = PIECE, .most_bytes = MOST_LINE};
+    *ingest = (struct hl_ingest){.mem = mem, .tokenizer = tokenizer, .sink = sink, .n_threads = 1};
+    hl_text_reader_init(&ingest->reader, mem, log);
+    ingest->reader.any_bytes = tokenizer->plain;
     ingest->text.mem = mem;
 }
 
 void hl_ingest_free(struct hl_ingest *ingest) {
     if (!ingest->mem) return;
+    hl_text_reader_close(&ingest->reader);
     hl_buf_free(&ingest->text);
     hl_free(ingest->mem, ingest->items);
     hl_free(ingest->mem, ingest->item_end);
@@ -28,17 +26,6 @@ void hl_ingest_free(struct hl_ingest *ingest) {
         if (ingest->tokens_R[r].mem) hl_tokens_free(&ingest->tokens_R[r]);
     hl_free(ingest->mem, ingest->tokens_R);
     *ingest = (struct hl_ingest){0};
-}
-
-enum hl_status hl_ingest_complain(struct hl_ingest *ingest, struct hl_complaints *complaints, const char *path,
-                                  uint64_t line, uint64_t column, const char *what, struct hl_diag *diag) {
-    if (ingest->strict)
-        return hl_fail_at(diag, HL_E_FORMAT, path, (long)line, (long)column, "%s; without --strict it is skipped", what);
-    if (complaints->n_said < SAY_FIRST) {
-        complaints->n_said++;
-        hl_log(ingest->log, HL_LOG_WARN, "%s:%" PRIu64 ":%" PRIu64 ": %s: skipped", path, line, column, what);
-    }
-    return HL_OK;
 }
 
 /* ---- encoding ---- */
@@ -117,7 +104,7 @@ static enum hl_status flush(struct hl_ingest *ingest, struct hl_diag *diag) {
     enum hl_status status = hand_over(ingest, &encoding, n, diag);
     ingest->text.n = 0;
     ingest->n_items = 0;
-    if (ingest->progress) ingest->progress(ingest, ingest->n_bytes);
+    if (ingest->progress) ingest->progress(ingest->progress_context, ingest->reader.n_bytes);
     return status;
 }
 
@@ -133,39 +120,21 @@ static enum hl_status item_room(struct hl_ingest *ingest, struct hl_diag *diag) 
     return HL_OK;
 }
 
-enum hl_status hl_ingest_add(struct hl_ingest *ingest, const char *text, size_t n, bool ends_document,
-                             struct hl_diag *diag) {
+static enum hl_status add(struct hl_ingest *ingest, const struct hl_text_piece *piece, struct hl_diag *diag) {
     enum hl_status status = item_room(ingest, diag);
     if (status) return status;
-    ingest->items[ingest->n_items++] = (struct hl_ingest_item){ingest->text.n, n, ends_document};
-    hl_buf_add(&ingest->text, text, n);
-    if (ingest->text.failed) return hl_fail_memory(diag, n, "a batch of text");
-    size_t enough = ingest->piece_bytes * (size_t)(ingest->n_threads < 1 ? 1 : ingest->n_threads);
-    return ingest->text.n >= enough || ingest->n_items >= 1 << 20 ? flush(ingest, diag) : HL_OK;
-}
-
-/* ---- files ---- */
-
-static bool ends_with(const char *path, const char *end) {
-    size_t n = strlen(path), k = strlen(end);
-    return n >= k && !strcasecmp(path + n - k, end);
-}
-
-int hl_text_format_of(int text_format, const char *path) {
-    if (text_format != HL_TEXT_AUTO) return text_format;
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ? HL_TEXT_JSONL : HL_TEXT_DOCUMENT;
+    ingest->items[ingest->n_items++] = (struct hl_ingest_item){ingest->text.n, piece->n, piece->ends_document};
+    hl_buf_add(&ingest->text, piece->text, piece->n);
+    if (ingest->text.failed) return hl_fail_memory(diag, piece->n, "a batch of text");
+    size_t enough = ingest->reader.piece_bytes * (size_t)(ingest->n_threads < 1 ? 1 : ingest->n_threads);
+    return ingest->text.n >= enough || ingest->n_items >= MOST_ITEMS ? flush(ingest, diag) : HL_OK;
 }
 
 enum hl_status hl_ingest_file(struct hl_ingest *ingest, const char *path, struct hl_diag *diag) {
-    struct hl_text_file file;
-    enum hl_status status = hl_text_file_open(&file, ingest->mem, path, diag);
-    if (status) return status;
-    uint64_t before = ingest->n_bytes;
-    int format = hl_text_format_of(ingest->text_format, path);
-    if (format == HL_TEXT_DOCUMENT) status = hl_ingest_document(ingest, &file, diag);
-    else status = hl_ingest_lines(ingest, &file, format == HL_TEXT_JSONL, diag);
-    if (!status) status = flush(ingest, diag);
-    ingest->n_bytes = before + file.n_read;
-    hl_text_file_close(&file);
+    enum hl_status status = hl_text_reader_open(&ingest->reader, path, diag);
+    struct hl_text_piece piece;
+    while (!status && !(status = hl_text_reader_next(&ingest->reader, &piece, diag))) status = add(ingest, &piece, diag);
+    if (status == HL_END) status = flush(ingest, diag);
+    hl_text_reader_close(&ingest->reader);
     return status;
 }

@@ -32,9 +32,9 @@ static enum hl_status ingest_all(const struct hl_text_job *job, char *const *pat
     struct hl_ingest ingest;
     enum hl_status status = HL_OK;
     hl_ingest_init(&ingest, job->mem, job->tokenizer, sink, job->log);
-    ingest.text_key = job->options->text_key;
-    ingest.text_format = job->options->text_format;
-    ingest.strict = job->options->strict;
+    ingest.reader.text_key = job->options->text_key;
+    ingest.reader.text_format = job->options->text_format;
+    ingest.reader.strict = job->options->strict;
     ingest.n_threads = job->n_threads;
     for (size_t i = 0; i < n && !status; i++) status = hl_ingest_file(&ingest, paths[i], diag);
     hl_ingest_free(&ingest);

@@ -1,8 +1,7 @@
 /* Text of every kind and damage: windows, cuts, UTF-8, lines, JSONL; the same tokens whatever the size of a piece. */
 #include "data_support.h"
 
-#include <sys/stat.h>
-
+#include "text/bpe_train.h"
 #include "text/ingest.h"
 #include "text/text_file.h"
 
@@ -42,7 +41,7 @@ static void input_make(struct input *input) {
     fixture_make(&input->fixture);
     hl_store_builder_init(&input->builder, &input->fixture.probe.mem, hl_tokenizer_vocab_size(input->fixture.tokenizer), 0);
     hl_ingest_init(&input->ingest, &input->fixture.probe.mem, input->fixture.tokenizer, &input->builder.sink, &input->fixture.notes.log);
-    input->ingest.any_bytes = false; /* as for any tokenizer but the one of bytes */
+    input->ingest.reader.any_bytes = false; /* as for any tokenizer but the one of bytes */
     input->store = (struct hl_store){0};
 }
 
@@ -72,20 +71,27 @@ static enum hl_status read_as(struct input *input, const char *name, const char 
 struct text_case { const char *name, *bytes; size_t n; const char *want; uint64_t n_documents, n_skipped; const char *said; };
 #define TEXT(literal) literal, sizeof literal - 1
 
-static void check_case(const struct text_case *c, int format) {
+/* Pieces of `piece` bytes. */
+static void check_pieces(const struct text_case *c, int format, size_t piece) {
     struct input input;
     char out[4096];
     input_make(&input);
-    input.ingest.text_format = format;
+    input.ingest.reader.text_format = format;
+    input.ingest.reader.piece_bytes = piece;
     enum hl_status status = read_as(&input, c->name, c->bytes, c->n, out);
     if (status) fail_msg("%s", input.fixture.diag.text);
     assert_string_equal(out, c->want);
     assert_int_equal(input.store.n_documents, c->n_documents);
-    assert_int_equal(input.ingest.n_skipped, c->n_skipped);
-    assert_int_equal(input.ingest.n_bytes, c->n);
+    assert_int_equal(input.ingest.reader.n_skipped, c->n_skipped);
+    assert_int_equal(input.ingest.reader.n_bytes, c->n);
     if (c->said && !strstr(input.fixture.notes.text, c->said)) fail_msg("'%s' not in: %s", c->said, input.fixture.notes.text);
     assert_int_equal(input.fixture.notes.n_warn > 0, c->n_skipped > 0);
     input_remove(&input);
+}
+
+static void check_case(const struct text_case *c, int format) {
+    static const size_t pieces[] = {1 << 20, 1, 2, 5};
+    for (int i = 0; i < 4; i++) check_pieces(c, format, pieces[i]);
 }
 
 static void test_documents(void **state) {
@@ -97,6 +103,7 @@ static void test_documents(void **state) {
         {"a.txt", TEXT("\xEF\xBB\xBFhi"), "hi|", 1, 0, NULL},
         {"a.txt", TEXT("a\r\nb\rc\n"), "a\r\nb\rc\n|", 1, 0, NULL}, /* kept as it is */
         {"a.txt", TEXT("a\n\xFF""b\nc\xE2\x82""d"), "a\nb\ncd|", 1, 3, "a.txt:2:1: not UTF-8"},
+        {"a.txt", TEXT("\xFF\n\n\xFF\n\n\xFF"), "\n\n\n\n|", 1, 3, "a.txt:5:1: not UTF-8"},
         {"a.txt", TEXT("a\nxy\xE2\x82"), "a\nxy|", 1, 2, "a.txt:2:3: not UTF-8"},
         {"a.txt", TEXT("\x80"), "", 0, 1, "1 bytes that are not UTF-8"},
     };
@@ -131,7 +138,7 @@ static void test_jsonl(void **state) {
     struct input input;
     char out[64];
     input_make(&input);
-    input.ingest.text_key = "question";
+    input.ingest.reader.text_key = "question";
     assert_int_equal(read_as(&input, "q.jsonl", TEXT("{\"question\":\"a\\u0000b\"}\n"), out), HL_OK);
     assert_memory_equal(out, "a\0b|", 4);
     input_remove(&input);
@@ -148,8 +155,8 @@ static void test_strict(void **state) {
         struct input input;
         char out[64];
         input_make(&input);
-        input.ingest.strict = true;
-        input.ingest.text_format = cases[i].format;
+        input.ingest.reader.strict = true;
+        input.ingest.reader.text_format = cases[i].format;
         assert_int_equal(read_as(&input, cases[i].name, cases[i].bytes, strlen(cases[i].bytes), out), HL_E_FORMAT);
         assert_non_null(strstr(input.fixture.diag.text, cases[i].said));
         input_remove(&input);
@@ -163,9 +170,9 @@ static void test_any_bytes(void **state) {
     char bytes[1024], out[1100];
     for (int i = 0; i < 1024; i++) bytes[i] = (char)(i * 7);
     input_make(&input);
-    input.ingest.any_bytes = true;
-    input.ingest.piece_bytes = 64;
-    input.ingest.most_bytes = 100;
+    input.ingest.reader.any_bytes = true;
+    input.ingest.reader.piece_bytes = 64;
+    input.ingest.reader.most_bytes = 100;
     assert_int_equal(read_as(&input, "a.txt", bytes, sizeof bytes, out), HL_OK);
     assert_memory_equal(out, bytes, sizeof bytes);
     assert_int_equal(input.store.n_tokens, 1025);
@@ -185,8 +192,8 @@ static void test_long_lines(void **state) {
     for (int limited = 0; limited < 2; limited++) {
         char path[256];
         input_make(&input);
-        input.ingest.text_format = HL_TEXT_LINES;
-        if (limited) input.ingest.most_bytes = 4 << 20;
+        input.ingest.reader.text_format = HL_TEXT_LINES;
+        if (limited) input.ingest.reader.most_bytes = 4 << 20;
         scratch_write(&input.fixture.scratch, "long.txt", bytes, n + 6, path);
         assert_int_equal(hl_ingest_file(&input.ingest, path, &input.fixture.diag), HL_OK);
         hl_store_builder_finish(&input.builder, &input.store);
@@ -222,24 +229,30 @@ static void test_refused_files(void **state) {
     input_remove(&input);
 }
 
-/* Any size of piece and number of threads gives the tokens of the whole text. */
-static void test_pieces_are_invisible(void **state) {
-    (void)state;
-    char text[6000];
-    size_t n = 0;
+/* 5,900 bytes of words, numbers, white space of all kinds and Japanese, in an order without a pattern. */
+static size_t mixed_text(char text[6000]) {
     static const char *const words[] = {"it's", " the", "\n", "\n\n", " ", "  ", "42", "\xE3\x80\x82", "\xE3\x80\x80", "\xC3\xA9t\xC3\xA9", "...", "\r\n", "\t"};
-    for (unsigned i = 0, k = 1; n < 5900; i++) {
+    size_t n = 0;
+    for (unsigned k = 1; n < 5900;) {
         k = k * 1103515245u + 12345u;
         const char *word = words[(k >> 16) % 13];
         memcpy(text + n, word, strlen(word));
         n += strlen(word);
     }
+    return n;
+}
+
+/* Any size of piece and number of threads gives the tokens of the whole text. */
+static void test_pieces_are_invisible(void **state) {
+    (void)state;
+    char text[6000];
+    size_t n = mixed_text(text);
     for (size_t piece = 1; piece < 8000; piece = piece * 3 / 2 + 1)
         for (int threads = 1; threads <= 3; threads++) {
             struct input input;
             char out[6100];
             input_make(&input);
-            input.ingest.piece_bytes = piece;
+            input.ingest.reader.piece_bytes = piece;
             input.ingest.n_threads = threads;
             assert_int_equal(read_as(&input, "a.txt", text, n, out), HL_OK);
             assert_int_equal(input.store.n_tokens, n + 1);
@@ -247,6 +260,51 @@ static void test_pieces_are_invisible(void **state) {
             assert_memory_equal(out, text, n);
             input_remove(&input);
         }
+}
+
+struct one_text { struct hl_text_source source; const char *text; size_t n; bool done; };
+
+static enum hl_status next_text(struct hl_text_source *source, const char **text, size_t *n, struct hl_diag *diag) {
+    (void)diag;
+    struct one_text *one = (struct one_text *)source;
+    if (one->done) return HL_END;
+    one->done = true;
+    *text = one->text;
+    *n = one->n;
+    return HL_OK;
+}
+
+/* The same with a BPE: words must not be cut. */
+static void test_pieces_are_invisible_to_bpe(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_make(&fixture);
+    char text[6000], path[256];
+    struct one_text one = {{next_text}, text, mixed_text(text), false};
+    struct hl_tokenizer *bpe;
+    assert_int_equal(hl_bpe_train(&fixture.probe.mem, &one.source, 320, &bpe, NULL, &fixture.diag), HL_OK);
+    struct hl_tokens whole = {.mem = &fixture.probe.mem};
+    assert_int_equal(hl_tokenizer_encode(bpe, text, one.n, false, &whole, &fixture.diag), HL_OK);
+    assert_true(whole.n < one.n * 3 / 4);
+    scratch_write(&fixture.scratch, "a.txt", text, one.n, path);
+    for (size_t piece = 1; piece < 8000; piece = piece * 5 / 4 + 1) {
+        struct hl_store_builder builder;
+        struct hl_ingest ingest;
+        struct hl_store store;
+        hl_store_builder_init(&builder, &fixture.probe.mem, 320, 0);
+        hl_ingest_init(&ingest, &fixture.probe.mem, bpe, &builder.sink, NULL);
+        ingest.reader.piece_bytes = piece;
+        ingest.n_threads = 2;
+        assert_int_equal(hl_ingest_file(&ingest, path, &fixture.diag), HL_OK);
+        hl_store_builder_finish(&builder, &store);
+        assert_int_equal(store.n_tokens, whole.n + 1);
+        for (size_t i = 0; i < whole.n; i++) assert_int_equal(hl_store_token(&store, i), whole.ids[i]);
+        hl_store_free(&store);
+        hl_ingest_free(&ingest);
+    }
+    hl_tokens_free(&whole);
+    hl_tokenizer_free(bpe);
+    fixture_remove(&fixture);
 }
 
 static void test_each_allocation_fails(void **state) {
@@ -265,7 +323,7 @@ static void test_each_allocation_fails(void **state) {
         hl_store_builder_init(&builder, &probe.mem, 300, 0);
         hl_ingest_init(&ingest, &probe.mem, fixture.tokenizer, &builder.sink, NULL);
         ingest.n_threads = 2;
-        ingest.piece_bytes = 8;
+        ingest.reader.piece_bytes = 8;
         enum hl_status status = hl_ingest_file(&ingest, path[0], &fixture.diag);
         if (!status) status = hl_ingest_file(&ingest, path[1], &fixture.diag);
         done = !status;
@@ -283,6 +341,7 @@ int main(void) {
         cmocka_unit_test(test_cuts), cmocka_unit_test(test_invalid_lengths), cmocka_unit_test(test_documents),
         cmocka_unit_test(test_lines), cmocka_unit_test(test_jsonl), cmocka_unit_test(test_strict),
         cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_refused_files),
-        cmocka_unit_test(test_pieces_are_invisible), cmocka_unit_test(test_each_allocation_fails)};
+        cmocka_unit_test(test_pieces_are_invisible), cmocka_unit_test(test_pieces_are_invisible_to_bpe),
+        cmocka_unit_test(test_each_allocation_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
