@@ -73,9 +73,9 @@ static void report(struct hl_text_reader *reader) {
     reader->reported = true;
     const char *path = reader->file.path, *what = reader->format == HL_TEXT_DOCUMENT ? "bytes that are not UTF-8" : "lines";
     if (reader->n_complaints)
-        hl_log(reader->log, HL_LOG_WARN, "%s: %" PRIu64 " %s were skipped", path, reader->n_complaints, what);
+        hl_log(reader->log, HL_LOG_WARN, "%s: skipped %s: %" PRIu64, path, what, reader->n_complaints);
     if (reader->n_blank)
-        hl_log(reader->log, HL_LOG_INFO, "%s: %" PRIu64 " blank lines are no documents", path, reader->n_blank);
+        hl_log(reader->log, HL_LOG_INFO, "%s: blank lines, which are no documents: %" PRIu64, path, reader->n_blank);
     if (reader->kept_invalid)
         hl_log(reader->log, HL_LOG_INFO, "%s: not all of it is UTF-8; the byte tokenizer keeps it as it is", path);
     reader->n_skipped += reader->n_complaints;
