@@ -18,16 +18,18 @@
 /* ---- tokenizer ---- */
 struct hl_tokenizer; /* immutable after creation: may be used from several threads at once */
 
-/* name_or_path: "byte", or a tokenizer.json, or a folder that holds one.
- * errors HL_E_FORMAT / HL_E_UNSUPPORTED: what in the file is not understood is named with its key. Never a guess. */
+/* name_or_path: "byte" (256 bytes and <|endoftext|>), or a tokenizer.json, or a folder that holds one. What is read is
+ * written down in docs/formats/tokenizer.md.
+ * errors HL_E_FORMAT / HL_E_UNSUPPORTED: what in the file is not understood is named with its key. Never a guess.
+ *        HL_E_USER: no such file */
 enum hl_status hl_tokenizer_open(struct hl_mem *mem, const char *name_or_path, struct hl_tokenizer **out,
                                  struct hl_diag *diag) HL_MUST_CHECK;
 enum hl_status hl_tokenizer_byte(struct hl_mem *mem, struct hl_tokenizer **out, struct hl_diag *diag) HL_MUST_CHECK;
 /* The tokenizer.json text: reading it back gives the same tokenizer, and the `tokenizers` library encodes identically. */
 enum hl_status hl_tokenizer_to_json(const struct hl_tokenizer *tokenizer, struct hl_buf *out, struct hl_diag *diag) HL_MUST_CHECK;
-void hl_tokenizer_free(struct hl_tokenizer *tokenizer);
+void hl_tokenizer_free(struct hl_tokenizer *tokenizer); /* may be NULL */
 
-int64_t hl_tokenizer_vocab_size(const struct hl_tokenizer *tokenizer);
+int64_t hl_tokenizer_vocab_size(const struct hl_tokenizer *tokenizer); /* largest id + 1: what an embedding needs */
 int32_t hl_tokenizer_bos(const struct hl_tokenizer *tokenizer); /* -1: none */
 int32_t hl_tokenizer_eos(const struct hl_tokenizer *tokenizer); /* end of a document; -1: none */
 uint64_t hl_tokenizer_hash(const struct hl_tokenizer *tokenizer); /* xxh3 of the canonical json: goes into shards and manifests */
@@ -38,11 +40,15 @@ struct hl_tokens { /* growable; zero-initialise with .mem set */
     size_t n, capacity;
 };
 void hl_tokens_free(struct hl_tokens *tokens);
-/* Append the tokens of n bytes of UTF-8 text; no bos or eos is added. Invalid UTF-8 is the caller's to refuse; byte tokenizers
- * take any bytes. Special tokens in the text are recognised only when `specials`. */
+/* Append the tokens of n bytes of text; no bos or eos is added. Special tokens in the text are recognised only when
+ * `specials`. Byte tokenizers take any bytes; others valid UTF-8 without a cut character at the end.
+ * errors HL_E_FORMAT: invalid UTF-8 (its place is named); HL_E_USER: a byte has no token. Then out is as it was.
+ * cost   one core: bytes at GB/s, BPE at tens of MB/s; a word longer than 48 bytes takes 60 bytes of memory per byte
+ * owner  out->mem gives the ids; working memory comes from the tokenizer's allocator and is returned before the end */
 enum hl_status hl_tokenizer_encode(const struct hl_tokenizer *tokenizer, const char *text, size_t n, bool specials,
                                    struct hl_tokens *out, struct hl_diag *diag) HL_MUST_CHECK;
-/* Append the bytes of the ids; specials are written as their text only when `specials`. errors HL_E_USER: id out of range. */
+/* Append the bytes of the ids; specials are written as their text only when `specials`. Bytes of ids decoded one at a time
+ * join to the same text; a single id may end inside a character. errors HL_E_USER: id out of range, nothing is added. */
 enum hl_status hl_tokenizer_decode(const struct hl_tokenizer *tokenizer, const int32_t *ids, size_t n, bool specials,
                                    struct hl_buf *out, struct hl_diag *diag) HL_MUST_CHECK;
 
