@@ -18,9 +18,9 @@ struct hl_tensor {
     int64_t padded_rows; /* >= rows; rows beyond `rows` are zero and stay zero (vocabulary padded to a multiple of 64) */
     int n_dims;          /* 1 or 2 in files */
     bool file_transposed;/* the file holds [cols, rows] (GPT-2's Conv1D) */
-    int file_group;      /* GPT-2's c_attn is one tensor in both; always 0 today */
     bool decay;          /* weight decay applies: matrices yes (embeddings included), vectors no */
     bool used_twice;     /* tied embedding: its gradient is final after the last of its uses */
+    bool hidden_matrix; /* a matrix between hidden activations: Muon orthogonalises it */
     enum hl_init init;
 };
 

@@ -138,6 +138,7 @@ static struct hl_tensor *lay(struct layer_out *out, enum kind kind, int64_t rows
     tensor->n_dims = kind == VECTOR ? 1 : 2;
     tensor->file_transposed = kind == CONV1D;
     tensor->decay = kind != VECTOR;
+    tensor->hidden_matrix = kind != VECTOR && out->block > 0 && out->block < layout->n_blocks - 1;
     tensor->init = init;
     (void)snprintf(tensor->name, sizeof tensor->name, "%s%s", prefix, name);
     int64_t n;

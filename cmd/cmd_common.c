@@ -1,0 +1,96 @@
+/* See cmd_common.h. */
+#include "cmd_common.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "os/fs.h"
+#include "os/memory.h"
+#include "os/terminal.h"
+#include "train/folder.h"
+
+static const struct hl_option word_rows[] = {
+    {.name = "tokenizer", .kind = HL_OPT_STRING, .offset = offsetof(struct run_words, tokenizer), .initial = "", .section = "data",
+     .aliases = "tokenizer_name tokenizer_path", .help = "byte, or a tokenizer.json; empty = the model folder's, or byte"},
+    {.name = "print_config", .kind = HL_OPT_BOOL, .offset = offsetof(struct run_words, print_config), .initial = "false",
+     .section = "output", .help = "print the resolved configuration as YAML and do nothing else"},
+};
+
+enum { N_SETS = 5 };
+
+static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]) {
+    sets[0] = (struct hl_option_set){NULL, word_rows, sizeof word_rows / sizeof *word_rows, &o->words};
+    sets[1] = (struct hl_option_set){NULL, hl_data_rows, hl_data_n_rows, &o->data};
+    sets[2] = (struct hl_option_set){NULL, hl_model_rows, hl_model_n_rows, &o->model};
+    sets[3] = (struct hl_option_set){NULL, hl_train_rows, hl_train_n_rows, &o->train};
+    sets[4] = (struct hl_option_set){NULL, hl_optimizer_rows, hl_optimizer_n_rows, &o->optimizer};
+}
+
+static enum hl_status read_words(struct hl_config *config, int n_args, char **args, const char **words, struct hl_diag *diag) {
+    size_t n_words = 0;
+    enum hl_status status = hl_config_read_flags(config, n_args, args, words, &n_words, diag);
+    for (size_t i = 0; i < n_words && status == HL_OK; i++) status = hl_config_read_yaml(config, words[i], diag);
+    /* once more, so that flags win over files */
+    return status == HL_OK && n_words ? hl_config_read_flags(config, n_args, args, words, &n_words, diag) : status;
+}
+
+enum hl_status run_read_options(struct hl_mem *mem, int n_args, char **args, struct run_options *options,
+                                struct hl_config **config_out, bool *print_only_out, struct hl_diag *diag) {
+    struct hl_option_set sets[N_SETS];
+    option_sets(options, sets);
+    enum hl_status status = hl_config_new(mem, sets, N_SETS, config_out, diag);
+    if (status != HL_OK) return status;
+    const char **words = hl_alloc(mem, (size_t)n_args + 1, sizeof *words);
+    if (!words) return hl_fail_memory(diag, (unsigned)n_args * sizeof *words, "the command line");
+    status = read_words(*config_out, n_args, args, words, diag);
+    hl_free(mem, words);
+    *print_only_out = options->words.print_config;
+    return status;
+}
+
+void run_print_help(const char *usage) {
+    struct run_options options;
+    struct hl_option_set sets[N_SETS];
+    option_sets(&options, sets);
+    struct hl_buf text = {.mem = hl_mem_default()};
+    hl_config_print_help(sets, N_SETS, hl_terminal_is(1) ? hl_terminal_columns(1) : 100, &text);
+    printf("%s%s", usage, text.data ? text.data : "");
+    hl_buf_free(&text);
+}
+
+void run_print_markdown(struct hl_buf *out) {
+    struct run_options options;
+    struct hl_option_set sets[N_SETS];
+    option_sets(&options, sets);
+    hl_config_print_markdown(sets, N_SETS, out);
+}
+
+const char *run_weights_dir(const struct run_options *options) {
+    return hl_is_folder(hl_fs_os(), options->model.model) ? options->model.model : NULL;
+}
+
+enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options, struct hl_tokenizer **out,
+                             struct hl_diag *diag) {
+    const char *name = options->words.tokenizer, *folder = run_weights_dir(options);
+    char beside[HL_PATH_CAPACITY];
+    if (!*name && folder && hl_path_join(beside, folder, "tokenizer.json") && hl_fs_os()->size(hl_fs_os(), beside) >= 0) name = beside;
+    return hl_tokenizer_open(mem, *name ? name : "byte", out, diag);
+}
+
+bool command_wants_help(int n_args, char **args) {
+    for (int i = 0; i < n_args; i++)
+        if (!strcmp(args[i], "--help") || !strcmp(args[i], "-h")) return true;
+    return false;
+}
+
+static void print_line(struct hl_log *log, enum hl_log_level level, const char *text) {
+    (void)log;
+    fprintf(stderr, "%s%s\n", level >= HL_LOG_ERROR ? "error: " : level == HL_LOG_WARN ? "warning: " : "", text);
+}
+
+struct hl_log command_log(void) { return (struct hl_log){.line = print_line, .least = HL_LOG_INFO}; }
+
+int command_fail(const char *command, enum hl_status status, const struct hl_diag *diag) {
+    fprintf(stderr, "halley %s: %s\n", command, *diag->text ? diag->text : hl_status_name(status));
+    return status == HL_E_USER || status == HL_E_UNSUPPORTED ? 2 : status == HL_E_NUMERIC ? 3 : 1;
+}

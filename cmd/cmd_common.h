@@ -1,0 +1,33 @@
+/* What the subcommands share: the options of a run, logs to stderr, failures to exit statuses. */
+#ifndef HALLEY_CMD_COMMON_H
+#define HALLEY_CMD_COMMON_H
+
+#include "halley/halley.h"
+
+/* Values of every option set of a run. */
+struct run_options {
+    struct hl_model_options model;
+    struct hl_data_options data;
+    struct hl_train_options train;
+    struct hl_optimizer_options optimizer;
+    struct run_words { char *tokenizer; bool print_config; } words;
+};
+
+/* Defaults, then YAML files among the words, then flags. *print_only_out: --print_config was given. */
+enum hl_status run_read_options(struct hl_mem *mem, int n_args, char **args, struct run_options *options,
+                                struct hl_config **config_out, bool *print_only_out, struct hl_diag *diag) HL_MUST_CHECK;
+void run_print_help(const char *usage);
+void run_print_markdown(struct hl_buf *out);
+
+/* --tokenizer; without it, the one beside the weights of --model DIR, or bytes. */
+enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options, struct hl_tokenizer **out,
+                             struct hl_diag *diag) HL_MUST_CHECK;
+/* The folder of --model when it is one, else NULL. */
+const char *run_weights_dir(const struct run_options *options);
+
+bool command_wants_help(int n_args, char **args);
+struct hl_log command_log(void); /* warnings and more to stderr */
+/* "halley train: sentence" on stderr; 2 for a user's mistake, 3 for a number that is none, else 1. */
+int command_fail(const char *command, enum hl_status status, const struct hl_diag *diag);
+
+#endif

@@ -1,0 +1,106 @@
+/* halley train: from words and a YAML file to a run. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd_common.h"
+#include "command.h"
+#include "halley/halley.h"
+#include "os/clock.h"
+#include "os/fs.h"
+#include "os/memory.h"
+#include "os/signal.h"
+
+static const char usage[] =
+    "halley train [RUN.yaml] [--key value ...]: train a language model\n\n"
+    "  halley train --data corpus.txt                              a small Llama on bytes, one pass over the file\n"
+    "  halley train --data corpus.txt --model gpt2 --n_layer 4 --n_embd 128 --n_head 4 --block_size 64 --max_steps 2000\n"
+    "  halley train run.yaml --learning_rate 3e-4                  flags win over the file\n"
+    "  halley train run.yaml --resume                              go on from the newest checkpoint\n\n"
+    "Ctrl-C finishes the step, saves and exits; a second one exits at once.\n\n";
+
+/* Everything a run is made of, in the order it is made. */
+struct job {
+    struct hl_mem *mem;
+    struct run_options options;
+    struct hl_config *config;
+    struct hl_tokenizer *tokenizer;
+    struct hl_dataset *dataset;
+    struct hl_model_config model;
+    struct hl_buf yaml, tokenizer_json;
+    const char *weights_dir;
+};
+
+static enum hl_status open_data(struct job *job, struct hl_log *log, struct hl_diag *diag) {
+    enum hl_status status = run_tokenizer(job->mem, &job->options, &job->tokenizer, diag);
+    if (status != HL_OK) return status;
+    job->tokenizer_json.mem = job->mem;
+    status = hl_tokenizer_to_json(job->tokenizer, &job->tokenizer_json, diag);
+    if (status != HL_OK) return status;
+    return hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, log, &job->dataset, diag);
+}
+
+static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
+    const struct hl_tokenizer *k = job->tokenizer;
+    enum hl_status status = hl_model_resolve(job->mem, &job->options.model, hl_tokenizer_vocab_size(k),
+                                             job->options.data.block_size, &job->model, diag);
+    if (status != HL_OK) return status;
+    job->weights_dir = run_weights_dir(&job->options);
+    if (job->weights_dir) return HL_OK;
+    job->model.bos_token_id = hl_tokenizer_bos(k);
+    job->model.eos_token_id = hl_tokenizer_eos(k);
+    return HL_OK;
+}
+
+static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end, struct hl_diag *diag) {
+    enum hl_status status = open_data(job, log, diag);
+    if (status == HL_OK) status = resolve_model(job, diag);
+    if (status != HL_OK) return status;
+    struct hl_train_run run = {
+        .trainer = {.options = &job->options.train, .optimizer_options = &job->options.optimizer, .model = &job->model,
+                    .dataset = job->dataset, .block_size = job->options.data.block_size, .seed = job->options.data.seed, .log = log},
+        .model_options = &job->options.model,
+        .tokenizer = job->tokenizer,
+        .tokenizer_json = job->tokenizer_json.data,
+        .run_yaml = job->yaml.data,
+        .weights_dir = job->weights_dir,
+        .progress_fd = 2,
+        .signalled = hl_signal_pending,
+        .started_seconds = (double)hl_clock_ns() * 1e-9,
+    };
+    return hl_train_run(job->mem, &run, end, diag);
+}
+
+static int exit_status(enum hl_run_end end) {
+    switch (end) {
+    case HL_RUN_DONE:
+    case HL_RUN_MINUTES: return 0;
+    case HL_RUN_SIGINT: return 128 + SIGINT;
+    case HL_RUN_SIGTERM: return 128 + SIGTERM;
+    }
+    return 1;
+}
+
+int command_train(int n_args, char **args) {
+    struct job job = {.mem = hl_mem_os()};
+    struct hl_diag diag = {0};
+    struct hl_log log = command_log();
+    enum hl_run_end end = HL_RUN_DONE;
+    if (command_wants_help(n_args, args)) return run_print_help(usage), 0;
+    hl_signal_watch();
+    bool print_only = false;
+    enum hl_status status = run_read_options(job.mem, n_args, args, &job.options, &job.config, &print_only, &diag);
+    if (status == HL_OK) {
+        job.yaml.mem = job.mem;
+        hl_config_print_yaml(job.config, false, &job.yaml);
+        if (print_only) (void)fputs(job.yaml.data, stdout);
+        else status = run_job(&job, &log, &end, &diag);
+    }
+    hl_dataset_free(job.dataset);
+    hl_tokenizer_free(job.tokenizer);
+    hl_buf_free(&job.tokenizer_json);
+    hl_buf_free(&job.yaml);
+    hl_config_free(job.config);
+    if (status != HL_OK) return command_fail("train", status, &diag);
+    return exit_status(end);
+}

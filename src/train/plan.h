@@ -1,0 +1,16 @@
+/* What a trainer will allocate: the one place where options become sizes, used by the trainer itself
+ * and by `plan --memory`, so that the plan cannot drift from the truth. */
+#ifndef HALLEY_TRAIN_PLAN_H
+#define HALLEY_TRAIN_PLAN_H
+
+#include "halley/train.h"
+#include "memory/engine.h"
+#include "model/run.h"
+
+struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options, const struct hl_optimizer *optimizer);
+struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup, const bool *recompute);
+/* Which blocks keep only their input; recompute [n_blocks]. errors HL_E_USER */
+enum hl_status hl_recompute_blocks(const struct hl_train_options *options, const struct hl_model *model, bool *recompute,
+                                   struct hl_diag *diag) HL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,77 @@
+/* From what the user said about the model to a configuration: a family, a preset or a folder, with
+ * numbers on top. A number that changes a size lets the sizes that follow from it be derived again. */
+#include <stdio.h>
+#include <string.h>
+
+#include "halley/train.h"
+#include "os/fs.h"
+#include "train/folder.h"
+
+static enum hl_status from_name(struct hl_mem *mem, const char *name, struct hl_model_config *out, bool *family_out,
+                                struct hl_diag *diag) {
+    *family_out = true;
+    if (!strcmp(name, "gpt2")) return hl_model_preset("gpt2-124m", out, diag);
+    if (!strcmp(name, "llama")) return hl_model_preset("llama-tiny", out, diag);
+    *family_out = false;
+    if (!strchr(name, '/') && !hl_is_folder(hl_fs_os(), name)) return hl_model_preset(name, out, diag);
+    struct hl_checkpoint_reader *reader;
+    enum hl_status status = hl_checkpoint_open(mem, hl_fs_os(), name, &reader, NULL, diag);
+    if (status != HL_OK) return status;
+    *out = *hl_checkpoint_config(reader);
+    hl_checkpoint_close(reader);
+    return HL_OK;
+}
+
+/* SwiGLU has three matrices where GELU has two: 8/3 of the width keeps the count (arXiv:2002.05202). */
+static int64_t feed_forward(const struct hl_model_config *c) {
+    if (c->family == HL_FAMILY_GPT2) return 4 * c->hidden_size;
+    return (c->hidden_size * 8 / 3 + 63) / 64 * 64;
+}
+
+static void set_sizes(const struct hl_model_options *o, struct hl_model_config *c) {
+    bool width = o->hidden_size > 0, heads = o->num_attention_heads > 0;
+    if (o->num_hidden_layers) c->num_hidden_layers = o->num_hidden_layers;
+    if (width) c->hidden_size = o->hidden_size;
+    if (heads) c->num_attention_heads = o->num_attention_heads;
+    if (heads && c->num_attention_heads % c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
+    if (c->family == HL_FAMILY_GPT2) c->num_key_value_heads = c->num_attention_heads;
+    if (o->num_key_value_heads) c->num_key_value_heads = o->num_key_value_heads;
+    if (width || heads) c->head_dim = 0; /* derived again where the model is made */
+    if (o->head_dim) c->head_dim = o->head_dim;
+    if (width) c->intermediate_size = feed_forward(c);
+    if (o->intermediate_size) c->intermediate_size = o->intermediate_size;
+}
+
+static void set_flag(int given, bool *flag) {
+    if (given != HL_AUTO) *flag = given == HL_TRUE;
+}
+
+enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_options *o, int64_t vocab_size,
+                                int64_t block_size, struct hl_model_config *out, struct hl_diag *diag) {
+    if (o->dropout != 0)
+        return hl_fail(diag, HL_E_UNSUPPORTED,
+                       "dropout: Halley has no dropout; leave it out or set it to 0 (one pass over the data needs none)");
+    struct hl_model_config c;
+    bool family;
+    enum hl_status status = from_name(mem, o->model, &c, &family, diag);
+    if (status != HL_OK) return status;
+    set_sizes(o, &c);
+    if (family) c.max_position_embeddings = block_size;
+    if (o->max_position_embeddings) c.max_position_embeddings = o->max_position_embeddings;
+    if (block_size > c.max_position_embeddings)
+        return hl_fail(diag, HL_E_USER,
+                       "block_size %lld is longer than the model's max_position_embeddings %lld; use a smaller block_size, "
+                       "or set max_position_embeddings for a new model",
+                       (long long)block_size, (long long)c.max_position_embeddings);
+    if (o->rope_theta > 0) c.rope_theta = o->rope_theta;
+    if (o->norm_epsilon > 0) c.norm_epsilon = o->norm_epsilon;
+    if (o->initializer_range > 0) c.initializer_range = o->initializer_range;
+    set_flag(o->tie_word_embeddings, &c.tie_word_embeddings);
+    set_flag(o->qkv_bias, &c.qkv_bias);
+    set_flag(o->qk_norm, &c.qk_norm);
+    if (o->vocab_size) vocab_size = o->vocab_size;
+    bool folder = !family && (strchr(o->model, '/') || hl_is_folder(hl_fs_os(), o->model));
+    if (!folder || !c.vocab_size) c.vocab_size = vocab_size;
+    *out = c;
+    return HL_OK;
+}

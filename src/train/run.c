@@ -1,0 +1,291 @@
+/* A whole run: when to log, evaluate, sample, save and stop. The steps themselves are step.c's.
+ *
+ * A metrics row is written every logging_steps, and at each evaluation; evaluation and saving happen
+ * between steps and never change the bits of the next one. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "halley/text_number.h"
+#include "os/clock.h"
+#include "os/fs.h"
+#include "serve/generate.h"
+#include "train/folder.h"
+#include "train/peak.h"
+#include "train/trainer_internal.h"
+
+struct run {
+    const struct hl_train_run *setup;
+    const struct hl_train_options *o;
+    struct hl_mem *mem;
+    struct hl_trainer *t;
+    struct hl_metrics *metrics;
+    struct hl_progress *progress;
+    double peak_flops;   /* of products, measured at start */
+    double eval_loss;    /* NaN: none yet */
+    int64_t saved_step;  /* newest checkpoint of this run, -1 none */
+    /* since the last metrics row */
+    int64_t tokens;
+    double seconds, data_wait;
+    double step_seconds; /* smoothed, for the ETA */
+};
+
+static void say(struct run *r, const char *text) {
+    if (r->progress) hl_progress_line(r->progress, text);
+    else hl_log(r->setup->trainer.log, HL_LOG_INFO, "%s", text);
+}
+
+/* A metric that cannot be written (a full disk) is worth a warning, not a run. */
+static void warn(struct run *r, enum hl_status status, const struct hl_diag *diag) {
+    if (status == HL_OK) return;
+    char text[1200];
+    (void)snprintf(text, sizeof text, "warning: %s", diag->text);
+    say(r, text);
+}
+
+/* ---- start ---- */
+
+static enum hl_status load_start(struct run *r, const char *resume_dir, struct hl_diag *diag) {
+    if (resume_dir) return hl_trainer_resume(r->t, resume_dir, diag);
+    if (!r->setup->weights_dir) return HL_OK;
+    struct hl_checkpoint_reader *reader;
+    enum hl_status status = hl_checkpoint_open(r->mem, hl_fs_os(), r->setup->weights_dir, &reader, r->setup->trainer.log, diag);
+    if (status != HL_OK) return status;
+    status = hl_checkpoint_read_params(reader, r->t->model, hl_trainer_params(r->t), diag);
+    hl_checkpoint_close(reader);
+    hl_trainer_params_changed(r->t);
+    return status;
+}
+
+/* The checkpoint to go on from: named, or the newest in output_dir; empty: start anew. */
+static enum hl_status find_resume(struct run *r, char *path, size_t capacity, struct hl_diag *diag) {
+    path[0] = 0;
+    if (*r->o->resume_from_checkpoint) {
+        (void)snprintf(path, capacity, "%s", r->o->resume_from_checkpoint);
+        return HL_OK;
+    }
+    if (!r->o->resume || !hl_is_folder(hl_fs_os(), r->o->output_dir)) return HL_OK;
+    enum hl_status status = hl_checkpoint_latest(r->mem, hl_fs_os(), r->o->output_dir, path, capacity, r->setup->trainer.log, diag);
+    if (status != HL_END) return status;
+    path[0] = 0;
+    say(r, "no complete checkpoint to resume from: starting at step 0");
+    return HL_OK;
+}
+
+static enum hl_status write_records(struct run *r, struct hl_diag *diag) {
+    enum hl_status status = HL_OK;
+    if (r->setup->run_yaml) status = hl_run_folder_write(hl_fs_os(), r->o->output_dir, "run.yaml", r->setup->run_yaml, diag);
+    if (status != HL_OK) return status;
+    struct hl_buf text = {.mem = r->mem};
+    hl_buf_puts(&text, "{\"model\": ");
+    hl_model_config_to_json(&r->t->model->config, &text);
+    hl_buf_printf(&text, ", \"parameters\": %lld, \"processor\": ", (long long)r->t->model->layout.n_weights);
+    hl_buf_json_string(&text, r->t->processor);
+    hl_buf_puts(&text, ", \"isa\": ");
+    hl_buf_json_string(&text, hl_isa_name(r->t->kernels->isa));
+    hl_buf_puts(&text, ", \"products\": ");
+    hl_buf_json_string(&text, hl_products_describe());
+    hl_buf_printf(&text, ", \"threads\": %d, \"train_tokens\": %lld, \"validation_tokens\": %lld, \"halley\": \"%s\"}\n", r->t->threads,
+                  (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
+                  (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION), HALLEY_VERSION);
+    status = text.failed ? hl_fail_memory(diag, text.n, "run.json")
+                         : hl_run_folder_write(hl_fs_os(), r->o->output_dir, "run.json", text.data, diag);
+    hl_buf_free(&text);
+    return status;
+}
+
+static void introduce(struct run *r) {
+    char text[512], peak[32] = "n/a";
+    if (r->peak_flops > 0) hl_print_fixed(peak, sizeof peak, r->peak_flops * 1e-9, 0);
+    (void)snprintf(text, sizeof text, "%lld parameters, %lld steps of %lld x %lld tokens; %lld training and %lld held-out tokens",
+                   (long long)r->t->model->layout.n_weights, (long long)r->t->n_steps, (long long)r->t->step_rows,
+                   (long long)r->t->setup.block_size, (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
+                   (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION));
+    say(r, text);
+    (void)snprintf(text, sizeof text, "%s, %d threads (%s), %s kernels, products by %s (%s GFLOP/s here)", r->t->processor, r->t->threads,
+                   r->t->threads_why, hl_isa_name(r->t->kernels->isa), hl_products_describe(), peak);
+    say(r, text);
+}
+
+/* ---- during ---- */
+
+static enum hl_status save(struct run *r, struct hl_diag *diag) {
+    if (r->saved_step == r->t->step) return HL_OK;
+    struct hl_diag flush;
+    warn(r, hl_metrics_flush(r->metrics, &flush), &flush);
+    enum hl_status status = hl_trainer_save(r->t, r->o->output_dir, r->setup->tokenizer_json, r->setup->run_yaml, diag);
+    if (status == HL_OK) r->saved_step = r->t->step;
+    return status;
+}
+
+struct sample { struct run *r; struct hl_buf text; };
+
+static bool collect_token(void *context, int32_t token) {
+    struct sample *s = context;
+    struct hl_diag diag;
+    return hl_tokenizer_decode(s->r->setup->tokenizer, &token, 1, true, &s->text, &diag) == HL_OK;
+}
+
+static enum hl_status start_of_sample(struct run *r, struct hl_tokens *prompt, struct hl_diag *diag) {
+    const char *text = r->o->sample_prompt;
+    if (*text) return hl_tokenizer_encode(r->setup->tokenizer, text, strlen(text), false, prompt, diag);
+    int32_t eos = hl_tokenizer_eos(r->setup->tokenizer);
+    if (eos >= 0) {
+        prompt->ids = hl_alloc(r->mem, 1, sizeof *prompt->ids);
+        if (!prompt->ids) return hl_fail_memory(diag, 4, "a prompt");
+        prompt->ids[0] = eos;
+        prompt->n = prompt->capacity = 1;
+        return HL_OK;
+    }
+    return hl_tokenizer_encode(r->setup->tokenizer, "\n", 1, false, prompt, diag);
+}
+
+static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
+    struct hl_trainer *t = r->t;
+    struct hl_tokens prompt = {.mem = r->mem};
+    struct sample sample = {r, {.mem = r->mem}};
+    struct hl_generate_options options = {.max_new_tokens = r->o->sample_tokens, .temperature = 0.8, .top_p = 1,
+                                          .seed = t->setup.seed + (uint64_t)t->step, .ignore_eos = true};
+    struct hl_generator g = {r->mem, t->model, t->engine, t->run, t->kernels->dtype, t->setup.block_size};
+    enum hl_status status = start_of_sample(r, &prompt, diag);
+    hl_buf_puts(&sample.text, r->o->sample_prompt);
+    if (status == HL_OK)
+        status = hl_generate(&g, prompt.ids, (int64_t)prompt.n, &options, -1, collect_token, &sample, diag);
+    if (status == HL_OK && !sample.text.failed && sample.text.n) {
+        struct hl_diag lost;
+        warn(r, hl_metrics_text(r->metrics, t->step, "sample", sample.text.data, &lost), &lost);
+        say(r, sample.text.data);
+    }
+    hl_buf_free(&sample.text);
+    hl_tokens_free(&prompt);
+    return status;
+}
+
+static void write_metrics(struct run *r, const struct hl_step_report *s, double eval_loss, double eval_seconds) {
+    double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
+    double steps = (double)r->tokens / (double)(s->n_tokens ? s->n_tokens : 1);
+    struct hl_metric row[16];
+    int n = 0;
+    row[n++] = (struct hl_metric){"loss", s->loss, false};
+    row[n++] = (struct hl_metric){"grad_norm", s->grad_norm, false};
+    row[n++] = (struct hl_metric){"learning_rate", s->learning_rate, false};
+    row[n++] = (struct hl_metric){"epoch", s->epoch, false};
+    row[n++] = (struct hl_metric){"tokens", (double)r->t->tokens_seen, true};
+    if (!isnan(eval_loss)) {
+        row[n++] = (struct hl_metric){"eval_loss", eval_loss, false};
+        row[n++] = (struct hl_metric){"eval_runtime", eval_seconds, false};
+    }
+    row[n++] = (struct hl_metric){"tokens_per_second", rate, false};
+    row[n++] = (struct hl_metric){"step_ms", steps > 0 ? 1e3 * r->seconds / steps : 0, false};
+    row[n++] = (struct hl_metric){"data_wait_ms", steps > 0 ? 1e3 * r->data_wait / steps : 0, false};
+    if (r->peak_flops > 0 && r->seconds > 0)
+        row[n++] = (struct hl_metric){"mfu", steps * hl_trainer_flops_per_step(r->t) / r->seconds / r->peak_flops, false};
+    struct hl_diag diag;
+    warn(r, hl_metrics_write(r->metrics, s->step, row, n, &diag), &diag);
+    r->tokens = 0;
+    r->seconds = r->data_wait = 0;
+}
+
+static void show(struct run *r, const struct hl_step_report *s, bool logs) {
+    if (!r->progress) return;
+    r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * s->seconds : s->seconds;
+    struct hl_progress_state state = {
+        .step = s->step, .max_steps = r->t->n_steps, .loss = s->loss, .grad_norm = s->grad_norm,
+        .learning_rate = s->learning_rate,
+        .tokens_per_second = (double)s->n_tokens / r->step_seconds,
+        .peak_share = r->peak_flops > 0 ? hl_trainer_flops_per_step(r->t) / r->step_seconds / r->peak_flops : -1,
+        .eta_seconds = (double)(r->t->n_steps - s->step) * r->step_seconds,
+        .eval_loss = r->eval_loss};
+    hl_progress_show(r->progress, &state, logs);
+}
+
+static enum hl_status evaluate(struct run *r, double *loss, double *seconds, struct hl_diag *diag) {
+    int64_t n, before = hl_clock_ns();
+    enum hl_status status = hl_trainer_evaluate(r->t, loss, &n, diag);
+    *seconds = (double)(hl_clock_ns() - before) * 1e-9;
+    if (status == HL_OK) r->eval_loss = *loss;
+    return status == HL_END ? HL_OK : status;
+}
+
+static bool every(int64_t step, int64_t period) { return period > 0 && step % period == 0; }
+
+/* All that may follow a step. A checkpoint that cannot be written does not stop training: older ones stay. */
+static enum hl_status after_step(struct run *r, const struct hl_step_report *s, struct hl_diag *diag) {
+    bool last = s->step == r->t->n_steps, evaluates = last || every(s->step, r->o->eval_steps);
+    bool logs = last || s->step == 1 || every(s->step, r->o->logging_steps);
+    double eval_loss = NAN, eval_seconds = 0;
+    enum hl_status status = HL_OK;
+    r->tokens += s->n_tokens;
+    r->seconds += s->seconds;
+    r->data_wait += s->data_wait_seconds;
+    if (evaluates) status = evaluate(r, &eval_loss, &eval_seconds, diag);
+    if (status != HL_OK) return status;
+    show(r, s, logs || evaluates);
+    if (logs || evaluates) write_metrics(r, s, eval_loss, eval_seconds);
+    if (last || every(s->step, r->o->sample_steps)) {
+        if (r->setup->tokenizer && r->o->sample_steps > 0) status = write_sample(r, diag);
+        if (status != HL_OK) return status;
+    }
+    if (every(s->step, r->o->save_steps) && !last) {
+        struct hl_diag lost;
+        warn(r, save(r, &lost), &lost);
+    }
+    return HL_OK;
+}
+
+/* ---- the run ---- */
+
+static bool should_stop(struct run *r, enum hl_run_end *end) {
+    int signal = r->setup->signalled ? r->setup->signalled() : 0;
+    if (signal) return *end = signal == SIGINT ? HL_RUN_SIGINT : HL_RUN_SIGTERM, true;
+    double minutes = ((double)hl_clock_ns() * 1e-9 - r->setup->started_seconds) / 60;
+    if (r->o->max_minutes > 0 && minutes >= r->o->max_minutes) return *end = HL_RUN_MINUTES, true;
+    return false;
+}
+
+static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag *diag) {
+    *end = HL_RUN_DONE;
+    while (!should_stop(r, end)) {
+        struct hl_step_report report;
+        enum hl_status status = hl_trainer_step(r->t, &report, diag);
+        if (status == HL_END) break;
+        if (status == HL_OK) status = after_step(r, &report, diag);
+        if (status != HL_OK) return status;
+    }
+    return save(r, diag);
+}
+
+static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
+    char resume[HL_PATH_CAPACITY];
+    enum hl_status status = find_resume(r, resume, sizeof resume, diag);
+    bool going_on = status == HL_OK && (*resume || r->o->resume);
+    if (status == HL_OK) status = hl_run_folder_prepare(hl_fs_os(), r->o->output_dir, going_on, r->o->overwrite_output_dir, diag);
+    if (status == HL_OK) status = hl_trainer_new(r->mem, &r->setup->trainer, &r->t, diag);
+    if (status == HL_OK) status = load_start(r, *resume ? resume : NULL, diag);
+    if (status != HL_OK) return status;
+    if (*resume) {
+        r->saved_step = r->t->step;
+        char text[HL_PATH_CAPACITY + 64];
+        (void)snprintf(text, sizeof text, "going on from %s, step %lld", resume, (long long)r->t->step);
+        say(r, text);
+    }
+    status = hl_metrics_open(r->mem, r->o->output_dir, r->t->step, r->o->tensorboard, &r->metrics, diag);
+    return status == HL_OK ? write_records(r, diag) : status;
+}
+
+enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup, enum hl_run_end *end_out, struct hl_diag *diag) {
+    struct run r = {.setup = setup, .o = setup->trainer.options, .mem = mem, .eval_loss = NAN, .saved_step = -1};
+    enum hl_status status = HL_OK;
+    if (setup->progress_fd >= 0) status = hl_progress_new(mem, setup->progress_fd, &r.progress, diag);
+    if (status == HL_OK) status = open_run(&r, diag);
+    if (status == HL_OK) {
+        r.peak_flops = hl_peak_flops(r.mem, r.t->products, r.t->kernels->dtype);
+        introduce(&r);
+        status = steps(&r, end_out, diag);
+    }
+    hl_progress_free(r.progress);
+    hl_metrics_close(r.metrics);
+    hl_trainer_free(r.t);
+    return status;
+}

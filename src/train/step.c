@@ -1,0 +1,203 @@
+/* One step: interpret the schedule's operations, tell the strategy what happens, and count.
+ * The loop names no strategy, no model and no tier; what a step is comes from the list. */
+#include <math.h>
+#include <stdio.h>
+
+#include "os/clock.h"
+#include "train/trainer_internal.h"
+
+/* What one step gathers while its operations run. */
+struct step {
+    struct hl_trainer *t;
+    int64_t first_row, n_rows;
+    struct hl_batch batch;
+    bool head_adds; /* the head's forward found a gradient to add to */
+    double loss_sum;
+    int64_t n_tokens, n_supervised;
+    int64_t data_wait_ns;
+    struct hl_step_result result;
+    double learning_rate;
+};
+
+static int last_block(const struct hl_trainer *t) { return t->model->layout.n_blocks - 1; }
+
+static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    int64_t skip = micro * t->micro_rows, n = s->n_rows - skip;
+    if (n > t->micro_rows) n = t->micro_rows;
+    int64_t before = hl_clock_ns();
+    enum hl_status status = hl_loader_rows(t->train_rows, s->first_row + skip, n, &s->batch, diag);
+    s->data_wait_ns += hl_clock_ns() - before;
+    if (status != HL_OK) return status;
+    s->n_tokens += s->batch.n_tokens;
+    s->n_supervised += s->batch.n_supervised;
+    return hl_model_begin(t->run, &s->batch, diag);
+}
+
+/* A loss that is no number: the first block whose output holds one, found by going through the blocks again. */
+static enum hl_status explain_loss(struct step *s, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    struct hl_block_data embedding = hl_trainer_block(t, 0, false);
+    int bad = last_block(t);
+    for (int b = 0; b < last_block(t); b++) {
+        struct hl_block_data own = hl_trainer_block(t, b, false);
+        enum hl_status status = hl_model_forward(t->run, b, &own, &embedding, NULL, diag);
+        if (status != HL_OK) return status;
+        if (!hl_model_is_finite(t->run, b)) {
+            bad = b;
+            break;
+        }
+    }
+    char name[32];
+    hl_trainer_block_name(t, bad, name, sizeof name);
+    return hl_fail(diag, HL_E_NUMERIC,
+                   "step %lld: the loss is not a finite number; it began in %s, in the forward pass; the step was not applied. "
+                   "Try a lower learning_rate or a longer warm-up, from the last checkpoint",
+                   (long long)t->step + 1, name);
+}
+
+static enum hl_status forward(struct step *s, int block, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    struct hl_block_data own = hl_trainer_block(t, block, true), embedding = hl_trainer_block(t, 0, true);
+    if (block == last_block(t)) own.add = s->head_adds = hl_engine_grad_adds(t->engine, block);
+    enum hl_status status = hl_model_forward(t->run, block, &own, &embedding, NULL, diag);
+    if (status != HL_OK || block != last_block(t)) return status;
+    double sum = hl_model_loss_sum(t->run);
+    if (!isfinite(sum)) return explain_loss(s, diag);
+    s->loss_sum += sum;
+    return HL_OK;
+}
+
+static enum hl_status backward(struct step *s, const struct hl_op *op, bool last_micro, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    struct hl_block_data own = hl_trainer_block(t, op->block, true);
+    own.add = op->block == last_block(t) ? s->head_adds : hl_engine_grad_adds(t->engine, op->block);
+    enum hl_status status = hl_model_backward(t->run, op->block, &own, diag);
+    if (status == HL_OK && op->grad_final && t->strategy->grad_ready)
+        status = t->strategy->grad_ready(t->strategy_state, op->block, last_micro, diag);
+    return status;
+}
+
+static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    if (s->n_supervised == 0)
+        return hl_fail(diag, HL_E_USER,
+                       "step %lld: none of its %lld tokens is supervised, so there is no gradient; check the data and block_size",
+                       (long long)t->step + 1, (long long)s->n_tokens);
+    struct hl_step step = {.index = t->step, .n_supervised = s->n_supervised, .learning_rate = s->learning_rate,
+                           .max_grad_norm = t->setup.options->max_grad_norm};
+    enum hl_status status = t->strategy->step_end(t->strategy_state, &step, &s->result, diag);
+    if (status != HL_OK || s->result.applied) return status;
+    char name[32];
+    hl_trainer_block_name(t, s->result.bad_block, name, sizeof name);
+    return hl_fail(diag, HL_E_NUMERIC,
+                   "step %lld: the gradient is not finite; it began in %s, in the backward pass; the step was not applied. "
+                   "Try a lower learning_rate or a longer warm-up, from the last checkpoint",
+                   (long long)t->step + 1, name);
+}
+
+static enum hl_status run_mark(struct step *s, const struct hl_op *op, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    const struct hl_strategy *strategy = t->strategy;
+    enum hl_micro_answer answer;
+    switch (op->mark) {
+    case HL_MARK_STEP_BEGIN:
+        return strategy->step_begin ? strategy->step_begin(t->strategy_state, t->step, diag) : HL_OK;
+    case HL_MARK_MICRO_BEGIN: return micro_begin(s, op->micro, diag);
+    case HL_MARK_MICRO_END:
+        if (!strategy->micro_end) return HL_OK;
+        return strategy->micro_end(t->strategy_state, op->micro, s->batch.n_supervised, &answer, diag);
+    case HL_MARK_STEP_END: return step_end(s, diag);
+    }
+    return HL_OK;
+}
+
+static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_micro, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    if (op->kind == HL_OP_MARK) return run_mark(s, op, diag);
+    bool back = op->kind == HL_OP_BWD;
+    enum hl_status status = HL_OK;
+    if (t->strategy->block_enter) status = t->strategy->block_enter(t->strategy_state, op->block, back, diag);
+    if (status != HL_OK) return status;
+    if (back) status = backward(s, op, last_micro, diag);
+    else if (op->kind == HL_OP_FWD) status = forward(s, op->block, diag);
+    else if (op->kind == HL_OP_RECOMPUTE) {
+        struct hl_block_data own = hl_trainer_block(t, op->block, false);
+        status = hl_model_recompute(t->run, op->block, &own, diag);
+    }
+    if (status == HL_OK && t->strategy->block_exit) status = t->strategy->block_exit(t->strategy_state, op->block, back, diag);
+    return status;
+}
+
+enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out, struct hl_diag *diag) {
+    if (t->step >= t->n_steps) return HL_END;
+    int64_t started = hl_clock_ns();
+    struct step s = {.t = t, .first_row = t->rows_taken, .n_rows = t->step_rows};
+    if (s.n_rows > t->total_rows - s.first_row) s.n_rows = t->total_rows - s.first_row;
+    s.learning_rate = hl_learning_rate(&t->rate, (double)t->step, 1);
+    struct hl_schedule_shape shape = {
+        .n_blocks = t->model->layout.n_blocks,
+        .n_micro = (int)((s.n_rows + t->micro_rows - 1) / t->micro_rows),
+        .tied_head = t->model->config.tie_word_embeddings,
+        .recompute = t->recompute,
+    };
+    enum hl_status status = HL_OK;
+    struct hl_op op;
+    for (int64_t i = 0; status == HL_OK && t->schedule->op(&shape, i, &op) == HL_OK; i++)
+        status = run_op(&s, &op, op.micro == shape.n_micro - 1, diag);
+    if (status != HL_OK) {
+        hl_engine_grad_clear(t->engine); /* half a gradient must not leak into a later step */
+        return status;
+    }
+    t->step++;
+    t->rows_taken += s.n_rows;
+    t->tokens_seen += s.n_supervised;
+    *out = (struct hl_step_report){
+        .step = t->step,
+        .loss = s.loss_sum / (double)s.n_supervised,
+        .grad_norm = s.result.grad_norm,
+        .learning_rate = s.learning_rate,
+        .n_tokens = s.n_tokens,
+        .n_supervised = s.n_supervised,
+        .seconds = (double)(hl_clock_ns() - started) * 1e-9,
+        .data_wait_seconds = (double)s.data_wait_ns * 1e-9,
+        .epoch = (double)t->rows_taken / (double)hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_TRAIN),
+    };
+    return HL_OK;
+}
+
+/* ---- forward only ---- */
+
+enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_batch *batch, double *sum_out,
+                                       struct hl_diag *diag) {
+    enum hl_status status = hl_model_begin(t->run, batch, diag);
+    struct hl_block_data embedding = hl_trainer_block(t, 0, false);
+    for (int b = 0; b <= last_block(t) && status == HL_OK; b++) {
+        struct hl_block_data own = hl_trainer_block(t, b, false);
+        status = hl_model_forward(t->run, b, &own, &embedding, NULL, diag);
+    }
+    if (status == HL_OK) *sum_out = hl_model_loss_sum(t->run);
+    return status;
+}
+
+enum hl_status hl_trainer_evaluate(struct hl_trainer *t, double *loss_out, int64_t *n_tokens_out, struct hl_diag *diag) {
+    if (!t->validation_rows) return HL_END;
+    const struct hl_train_options *o = t->setup.options;
+    int64_t rows = o->per_device_eval_batch_size ? o->per_device_eval_batch_size : t->micro_rows;
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; o->max_eval_batches == 0 || i < o->max_eval_batches; i++) {
+        struct hl_batch batch;
+        double part;
+        enum hl_status status = hl_loader_rows(t->validation_rows, i * rows, rows, &batch, diag);
+        if (status == HL_END) break;
+        if (status == HL_OK) status = hl_trainer_forward_loss(t, &batch, &part, diag);
+        if (status != HL_OK) return status;
+        sum += part;
+        n += batch.n_supervised;
+    }
+    if (n == 0) return HL_END;
+    *loss_out = sum / (double)n;
+    *n_tokens_out = n;
+    return HL_OK;
+}

@@ -1,0 +1,206 @@
+/* A trainer's life: sizes, parts, checks. Steps are made in step.c, checkpoints in resume.c. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/threads.h"
+#include "os/cpu.h"
+#include "train/plan.h"
+#include "train/trainer_internal.h"
+
+/* ---- which layers keep only their input ---- */
+
+/* "0-5,7" over L layers. */
+static enum hl_status parse_layers(const char *text, int64_t n_layers, bool *recompute, struct hl_diag *diag) {
+    for (const char *at = text; *at;) {
+        char *end;
+        long first = strtol(at, &end, 10), last = first;
+        bool ok = end != at;
+        if (ok && *end == '-') {
+            at = end + 1;
+            last = strtol(at, &end, 10);
+            ok = end != at;
+        }
+        if (!ok || (*end && *end != ',') || first < 0 || last < first || last >= n_layers)
+            return hl_fail(diag, HL_E_USER,
+                           "gradient_checkpointing_layers: '%s' is no list of layers 0 to %lld, such as 0-%lld", text,
+                           (long long)n_layers - 1, (long long)n_layers - 1);
+        for (long l = first; l <= last; l++) recompute[l + 1] = true;
+        at = *end ? end + 1 : end;
+    }
+    return HL_OK;
+}
+
+enum hl_status hl_recompute_blocks(const struct hl_train_options *o, const struct hl_model *model, bool *recompute,
+                                   struct hl_diag *diag) {
+    int64_t L = model->config.num_hidden_layers;
+    memset(recompute, 0, (size_t)model->layout.n_blocks);
+    if (o->gradient_checkpointing_layers && *o->gradient_checkpointing_layers)
+        return parse_layers(o->gradient_checkpointing_layers, L, recompute, diag);
+    for (int64_t l = 0; l < L && o->gradient_checkpointing; l++) recompute[l + 1] = true;
+    return HL_OK;
+}
+
+/* ---- how long the run is, and its curve ---- */
+
+static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
+    const struct hl_train_options *o = t->setup.options;
+    int64_t rows = hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_TRAIN);
+    t->micro_rows = o->per_device_train_batch_size;
+    if (__builtin_mul_overflow(t->micro_rows, o->gradient_accumulation_steps, &t->step_rows))
+        return hl_fail(diag, HL_E_USER, "gradient_accumulation_steps: too many rows in a step");
+    t->n_steps = o->max_steps;
+    t->total_rows = INT64_MAX;
+    if (o->max_steps >= 0) return HL_OK;
+    t->total_rows = (int64_t)ceil(o->num_train_epochs * (double)rows);
+    t->n_steps = (t->total_rows + t->step_rows - 1) / t->step_rows;
+    return HL_OK;
+}
+
+static void set_rate(struct hl_trainer *t) {
+    const struct hl_train_options *o = t->setup.options;
+    double warmup = (double)o->warmup_steps;
+    if (o->warmup_steps == 0) warmup = ceil(o->warmup_ratio * (double)t->n_steps);
+    t->rate = (struct hl_schedule_rate){
+        .curve = (enum hl_curve)o->lr_scheduler_type,
+        .learning_rate = o->learning_rate,
+        .min_lr_ratio = o->min_lr_ratio,
+        .warmup = warmup,
+        .total = (double)t->n_steps,
+        .decay = o->lr_decay_steps ? (double)o->lr_decay_steps : ceil(0.2 * (double)t->n_steps),
+    };
+}
+
+/* ---- parts ---- */
+
+static enum hl_status find_plugins(struct hl_trainer *t, struct hl_diag *diag) {
+    const struct hl_train_options *o = t->setup.options;
+    enum hl_status status = hl_kernels_get(o->bf16 ? HL_BF16 : HL_F32, &t->kernels, diag);
+    if (status == HL_OK) status = hl_optimizer_find(o->optim, &t->optimizer, diag);
+    if (status == HL_OK && t->optimizer->check) status = t->optimizer->check(t->setup.optimizer_options, diag);
+    if (status == HL_OK) status = hl_strategy_find(o->strategy, &t->strategy, diag);
+    if (status == HL_OK) status = hl_schedule_find(o->schedule, &t->schedule, diag);
+    return status;
+}
+
+static struct hl_strategy_env environment(struct hl_trainer *t) {
+    return (struct hl_strategy_env){
+        .mem = t->mem, .log = t->setup.log, .layout = &t->model->layout, .engine = t->engine, .kernels = t->kernels,
+        .products = t->products, .optimizer = t->optimizer, .optimizer_options = t->setup.optimizer_options,
+        .rank = 0, .n_ranks = 1, .seed = t->setup.seed};
+}
+
+static enum hl_status make_loaders(struct hl_trainer *t, struct hl_diag *diag) {
+    const struct hl_dataset *data = t->setup.dataset;
+    enum hl_status status = hl_loader_new(t->mem, data, HL_SPLIT_TRAIN, t->micro_rows, &t->train_rows, diag);
+    if (status != HL_OK || hl_dataset_n_rows(data, HL_SPLIT_VALIDATION) == 0) return status;
+    int64_t rows = t->setup.options->per_device_eval_batch_size;
+    return hl_loader_new(t->mem, data, HL_SPLIT_VALIDATION, rows ? rows : t->micro_rows, &t->validation_rows, diag);
+}
+
+static enum hl_status check_vocabulary(struct hl_trainer *t, struct hl_diag *diag) {
+    int64_t most = hl_dataset_max_token(t->setup.dataset), vocab = t->setup.model->vocab_size;
+    if (most < vocab) return HL_OK;
+    return hl_fail(diag, HL_E_USER,
+                   "the data holds token %lld, but the model's vocabulary is %lld; use the tokenizer the data was made with, or a "
+                   "larger vocab_size",
+                   (long long)most, (long long)vocab);
+}
+
+static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
+    const struct hl_trainer_setup *s = &t->setup;
+    enum hl_status status = hl_model_new(t->mem, s->model, &t->model, diag);
+    if (status != HL_OK) return status;
+    t->recompute = hl_alloc(t->mem, (size_t)t->model->layout.n_blocks, sizeof *t->recompute);
+    if (!t->recompute) return hl_fail_memory(diag, (unsigned)t->model->layout.n_blocks, "block records");
+    status = hl_recompute_blocks(s->options, t->model, t->recompute, diag);
+    if (status == HL_OK) status = hl_products_new(t->mem, &t->products, diag);
+    struct hl_strategy_env env = environment(t);
+    if (status == HL_OK) status = t->strategy->check(&env, diag);
+    if (status != HL_OK) return status;
+
+    struct hl_engine_shape engine = hl_plan_engine_shape(s->options, t->optimizer);
+    status = hl_engine_new(t->mem, &t->model->layout, &engine, &t->engine, diag);
+    if (status != HL_OK) return status;
+    struct hl_model_run_shape shape = hl_plan_run_shape(s, t->recompute);
+    status = hl_model_run_new(t->mem, t->model, t->kernels, t->products, &shape, &t->run, diag);
+    if (status != HL_OK) return status;
+    env = environment(t);
+    return t->strategy->init(&env, &t->strategy_state, diag);
+}
+
+enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_trainer **out,
+                              struct hl_diag *diag) {
+    struct hl_trainer *t = hl_alloc(mem, 1, sizeof *t);
+    if (!t) return hl_fail_memory(diag, sizeof *t, "the trainer");
+    t->mem = mem;
+    t->setup = *setup;
+    struct hl_cpu cpu;
+    hl_cpu_read(&cpu);
+    t->threads = hl_cpu_threads(&cpu, setup->options->threads, t->threads_why, sizeof t->threads_why);
+    memcpy(t->processor, cpu.name, sizeof t->processor);
+    hl_threads_set(t->threads);
+    hl_denormals_off();
+
+    enum hl_status status = set_length(t, diag);
+    if (status == HL_OK) status = check_vocabulary(t, diag);
+    if (status == HL_OK) status = find_plugins(t, diag);
+    if (status == HL_OK) status = make_loaders(t, diag);
+    if (status == HL_OK) status = make_parts(t, diag);
+    if (status != HL_OK) {
+        hl_trainer_free(t);
+        return status;
+    }
+    set_rate(t);
+    hl_model_init(t->model, setup->seed, hl_trainer_params(t));
+    hl_trainer_params_changed(t);
+    *out = t;
+    return HL_OK;
+}
+
+void hl_trainer_free(struct hl_trainer *t) {
+    if (!t) return;
+    if (t->strategy_state) t->strategy->fini(t->strategy_state);
+    hl_loader_free(t->train_rows);
+    hl_loader_free(t->validation_rows);
+    hl_model_run_free(t->run);
+    hl_engine_free(t->engine);
+    hl_products_free(t->products);
+    hl_free(t->mem, t->recompute);
+    hl_model_free(t->model);
+    hl_free(t->mem, t);
+}
+
+/* ---- answers ---- */
+
+int64_t hl_trainer_n_steps(const struct hl_trainer *t) { return t->n_steps; }
+int64_t hl_trainer_step_index(const struct hl_trainer *t) { return t->step; }
+const struct hl_model *hl_trainer_model(const struct hl_trainer *t) { return t->model; }
+
+float *hl_trainer_params(struct hl_trainer *t) {
+    return hl_engine_data(t->engine, HL_BUFFER_MASTER, hl_layout_all(&t->model->layout));
+}
+
+void hl_trainer_params_changed(struct hl_trainer *t) {
+    hl_engine_publish(t->engine, t->kernels, hl_layout_all(&t->model->layout));
+}
+
+double hl_trainer_flops_per_step(const struct hl_trainer *t) {
+    int64_t tokens = t->step_rows * t->setup.block_size;
+    return (double)tokens * hl_model_flops_per_token(t->model, t->setup.block_size);
+}
+
+void hl_trainer_block_name(const struct hl_trainer *t, int block, char *out, size_t capacity) {
+    if (block == 0) (void)snprintf(out, capacity, "the embedding");
+    else if (block == t->model->layout.n_blocks - 1) (void)snprintf(out, capacity, "the head");
+    else (void)snprintf(out, capacity, "layer %d", block - 1);
+}
+
+struct hl_block_data hl_trainer_block(struct hl_trainer *t, int block, bool with_gradient) {
+    struct hl_range range = t->model->layout.blocks[block];
+    return (struct hl_block_data){
+        .params = hl_engine_acquire(t->engine, range),
+        .grads = with_gradient ? hl_engine_data(t->engine, HL_BUFFER_GRAD, range) : NULL,
+    };
+}
