@@ -1,5 +1,4 @@
 /* halley train: from words and a YAML file to a run. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,8 +74,8 @@ static int exit_status(enum hl_run_end end) {
     switch (end) {
     case HL_RUN_DONE:
     case HL_RUN_MINUTES: return 0;
-    case HL_RUN_SIGINT: return 128 + SIGINT;
-    case HL_RUN_SIGTERM: return 128 + SIGTERM;
+    case HL_RUN_SIGINT: return 128 + HL_SIGNAL_INT;
+    case HL_RUN_SIGTERM: return 128 + HL_SIGNAL_TERM;
     }
     return 1;
 }

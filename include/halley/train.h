@@ -121,7 +121,7 @@ struct hl_train_run {
     const char *tokenizer_json, *run_yaml;
     const char *weights_dir;  /* start from these weights; NULL: initialise */
     int progress_fd;          /* -1: none */
-    int (*signalled)(void);   /* 0, SIGINT or SIGTERM; NULL: never */
+    int (*signalled)(void);   /* 0, or the number of SIGINT or SIGTERM; NULL: never */
     double started_seconds;   /* hl_clock at process start, for max_minutes */
 };
 enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *run, enum hl_run_end *end_out,

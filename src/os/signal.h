@@ -7,7 +7,8 @@
 void hl_signal_watch(void);
 /* Go back to what was before, and forget what came. */
 void hl_signal_unwatch(void);
-/* The first signal that came since watching began: SIGINT or SIGTERM; 0: none. */
+/* The first signal that came since watching began; 0: none. */
+enum { HL_SIGNAL_INT = 2, HL_SIGNAL_TERM = 15 }; /* POSIX's numbers; a program that stopped for one exits 128 + number */
 int hl_signal_pending(void);
 
 #endif

@@ -11,12 +11,13 @@ double hl_peak_flops(struct hl_mem *mem, struct hl_products *products, enum hl_d
     if (!data) return 0;
     struct hl_product p = {.M = SIDE, .N = SIDE, .K = SIDE, .tb = true, .in = dtype, .out = dtype, .A = data, .B = data + square,
                            .C = data + 2 * square, .lda = SIDE, .ldb = SIDE, .ldc = SIDE};
-    int64_t best = INT64_MAX, began = hl_clock_ns();
-    for (int i = 0; i < 20 && hl_clock_ns() - began < MOST_NS; i++) {
+    int64_t best = INT64_MAX, began = 0;
+    for (int i = 0; i < 20 && (i < 2 || hl_clock_ns() - began < MOST_NS); i++) { /* the first prepares the library */
         struct hl_diag diag;
         int64_t before = hl_clock_ns();
         if (hl_product_run(products, &p, &diag) != HL_OK) break;
         int64_t took = hl_clock_ns() - before;
+        if (i == 0) began = before + took;
         if (took < best) best = took;
     }
     hl_free(mem, data);

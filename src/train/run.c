@@ -3,13 +3,14 @@
  * A metrics row is written every logging_steps, and at each evaluation; evaluation and saving happen
  * between steps and never change the bits of the next one. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "halley/text_number.h"
 #include "os/clock.h"
 #include "os/fs.h"
+#include "os/signal.h"
+#include "report/utf8.h"
 #include "serve/generate.h"
 #include "train/folder.h"
 #include "train/peak.h"
@@ -155,7 +156,10 @@ static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
     if (status == HL_OK && !sample.text.failed && sample.text.n) {
         struct hl_diag lost;
         warn(r, hl_metrics_text(r->metrics, t->step, "sample", sample.text.data, &lost), &lost);
-        say(r, sample.text.data);
+        struct hl_buf clean = {.mem = r->mem};
+        hl_utf8_clean(&clean, sample.text.data, sample.text.n, HL_CLEAN_TERMINAL);
+        if (clean.n) say(r, clean.data);
+        hl_buf_free(&clean);
     }
     hl_buf_free(&sample.text);
     hl_tokens_free(&prompt);
@@ -238,7 +242,7 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s, 
 
 static bool should_stop(struct run *r, enum hl_run_end *end) {
     int signal = r->setup->signalled ? r->setup->signalled() : 0;
-    if (signal) return *end = signal == SIGINT ? HL_RUN_SIGINT : HL_RUN_SIGTERM, true;
+    if (signal) return *end = signal == HL_SIGNAL_INT ? HL_RUN_SIGINT : HL_RUN_SIGTERM, true;
     double minutes = ((double)hl_clock_ns() * 1e-9 - r->setup->started_seconds) / 60;
     if (r->o->max_minutes > 0 && minutes >= r->o->max_minutes) return *end = HL_RUN_MINUTES, true;
     return false;
