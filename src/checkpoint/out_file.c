@@ -94,9 +94,9 @@ void hl_out_abandon(struct hl_out_file *out) {
 uint64_t hl_text_xxh3(const void *data, size_t n) { return XXH3_64bits(data, n); }
 
 static enum hl_status hash_handle(struct hl_fs *fs, int file, const char *path, void *piece,
-                                  XXH3_state_t *hash, struct hl_diag *diag) {
+                                  size_t room, XXH3_state_t *hash, struct hl_diag *diag) {
     for (int64_t offset = 0;;) {
-        int64_t got = fs->read(fs, file, piece, PIECE, offset);
+        int64_t got = fs->read(fs, file, piece, room, offset);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return hl_fail_at(diag, HL_E_IO, path, 0, 0, "cannot read: %m");
         if (got == 0) return HL_OK;
@@ -109,13 +109,15 @@ enum hl_status hl_file_xxh3(struct hl_mem *mem, struct hl_fs *fs, const char *pa
                             struct hl_diag *diag) {
     int file = fs->open(fs, path, HL_FS_READ);
     if (file < 0) return hl_fail_at(diag, HL_E_IO, path, 0, 0, "cannot open: %m");
-    void *piece = hl_alloc(mem, PIECE, 1);
+    int64_t bytes = fs->size(fs, path);
+    size_t room = bytes > 0 && bytes < PIECE ? (size_t)bytes : PIECE;
+    void *piece = hl_alloc(mem, room, 1);
     enum hl_status status;
-    if (!piece) status = hl_fail_memory(diag, PIECE, "reading a checkpoint");
+    if (!piece) status = hl_fail_memory(diag, room, "reading a checkpoint");
     else {
         XXH3_state_t hash;
         (void)XXH3_64bits_reset(&hash);
-        status = hash_handle(fs, file, path, piece, &hash, diag);
+        status = hash_handle(fs, file, path, piece, room, &hash, diag);
         if (!status) *out = XXH3_64bits_digest(&hash);
     }
     hl_free(mem, piece);

@@ -211,17 +211,20 @@ static enum hl_status check_unread(const struct filler *f) {
                       and_more(&unread, more));
 }
 
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* At least one row of the file; never more than the whole tensor. */
+static int64_t piece_for(const struct hl_tensor *t) {
+    int64_t n = t->rows * t->cols;
+    return n < PIECE_FLOATS ? n : larger(PIECE_FLOATS, t->rows);
+}
+
 enum hl_status hl_checkpoint_read_params(struct hl_checkpoint_reader *reader,
                                          const struct hl_model *model, float *params,
                                          struct hl_diag *diag) {
-    struct filler f = {.reader = reader,
-                       .model = model,
-                       .params = params,
-                       .piece_floats = PIECE_FLOATS,
-                       .diag = diag};
+    struct filler f = {.reader = reader, .model = model, .params = params, .diag = diag};
     for (int i = 0; i < model->layout.n_tensors; i++)
-        if (model->layout.tensors[i].rows > f.piece_floats)
-            f.piece_floats = model->layout.tensors[i].rows;
+        f.piece_floats = larger(f.piece_floats, piece_for(&model->layout.tensors[i]));
     f.piece = hl_alloc(reader->mem, (size_t)f.piece_floats, sizeof *f.piece);
     f.scratch = hl_alloc(reader->mem, (size_t)f.piece_floats, sizeof(uint16_t));
     enum hl_status status;

@@ -23,7 +23,7 @@ static void build_header(struct hl_buf *json, const struct hl_st_plan_row *rows,
         at += 4 * n;
     }
     hl_buf_puts(json, "}");
-    while (json->n % 8) hl_buf_puts(json, " ");
+    while (json->n % 8 && !json->failed) hl_buf_puts(json, " ");
 }
 
 /* Rows first .. first + n - 1 of the file's [R, S] matrix, from memory [S, R]. */
@@ -55,6 +55,7 @@ static enum hl_status write_row(struct hl_mem *mem, struct hl_out_file *out,
     if (!row->transposed || n == 0)
         return hl_out_write(out, row->data, (size_t)n * sizeof *row->data, diag);
     int64_t room = row->shape[1] > BUFFER_FLOATS ? row->shape[1] : BUFFER_FLOATS;
+    if (room > n) room = n;
     float *buffer = hl_alloc(mem, (size_t)room, sizeof *buffer);
     if (!buffer)
         return hl_fail_memory(diag, (size_t)room * sizeof *buffer, "writing a transposed matrix");

@@ -67,6 +67,11 @@ static enum hl_status check_heads(const struct hl_model_config *c, struct hl_dia
                            H, D, C);
         if (c->qk_norm)
             return hl_fail(diag, HL_E_USER, "model: gpt2 has no qk_norm; use a llama model for it");
+    } else if (c->qkv_bias && c->qk_norm) {
+        return hl_fail(
+            diag, HL_E_USER,
+            "model: qkv_bias (Qwen2) and qk_norm (Qwen3) together are no known architecture; "
+            "leave one out");
     } else if (D % 2) {
         return hl_fail(
             diag, HL_E_USER,

@@ -103,8 +103,7 @@ static void test_glued(void **state) {
                                      .head_dim = 6,
                                      .intermediate_size = 7,
                                      .max_position_embeddings = 9,
-                                     .qkv_bias = true,
-                                     .qk_norm = true};
+                                     .qkv_bias = true};
     struct hl_model *model = make(&config);
     check_layout(model);
     assert_int_equal(model->padded_vocab, 128);
@@ -182,6 +181,8 @@ static void test_refusals(void **state) {
     REFUSED(norm_epsilon, (double)NAN, "epsilon");
     REFUSED(rope_theta, -1.0, "rope_theta");
     REFUSED(initializer_range, (double)NAN, "initializer_range");
+    c = good, c.qkv_bias = c.qk_norm = true;
+    refused(c, "qkv_bias (Qwen2) and qk_norm");
     c = good, c.head_dim = 0, c.num_attention_heads = 3, c.num_key_value_heads = 1;
     refused(c, "hidden_size 128 is not a multiple of num_attention_heads 3");
     c = good, c.hidden_size = c.intermediate_size = c.vocab_size = 1 << 28;
