@@ -20,6 +20,8 @@ static inline void store(T *p, vf x, int64_t n) {
     else vf_store(p, x, n);
 }
 
+static inline vf sigmoid(vf x) { return TYPE_IS_BF16 ? vf_sigmoid_bf16(x) : vf_sigmoid(x); }
+
 #include "kernels/x86/cross_entropy_body.h"
 #include "kernels/x86/elementwise_body.h"
 #include "kernels/x86/embed_body.h"

@@ -28,13 +28,13 @@ static inline vf vf_load_bf16(const void *p, int64_t n) {
 
 /* As hl_bf16_from_f32: to nearest, ties to even, NaN quiet. */
 static inline void vf_store_bf16(void *p, vf x, int64_t n) {
-    const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
-    const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    const __m512i carry = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-    __m512i y = _mm512_srli_epi32(_mm512_add_epi32(bits, carry), 16);
+    const __m512i bits = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
+    const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(1 << 16));
+    __m512i y = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    y = _mm512_mask_add_epi32(y, odd, y, one);
     const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    y = _mm512_mask_or_epi32(y, nan, high, _mm512_set1_epi32(0x40));
-    const __m256i packed = _mm512_cvtepi32_epi16(y);
+    y = _mm512_mask_or_epi32(y, nan, bits, _mm512_set1_epi32(0x400000));
+    const __m256i packed = _mm512_cvtepi32_epi16(_mm512_srli_epi32(y, 16));
     if (n == W) _mm256_storeu_si256(p, packed);
     else _mm256_mask_storeu_epi16(p, vf_mask(n), packed);
 }
@@ -44,6 +44,8 @@ static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+/* 1/a to 14 bits, enough where the result is stored as bf16. */
+static inline vf vf_inverse_bf16(vf a) { return _mm512_rcp14_ps(a); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }   /* a b + c */
 static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a b */
