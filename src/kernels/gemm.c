@@ -1,121 +1,165 @@
-/* Our own matrix product: both operands are packed into panels that the innermost tile reads in order (Goto & van de Geijn
- * 2008, as in BLIS); bf16 is widened while packing. The team packs a block of A and B together, meets, then takes tasks (a
- * stripe of rows x a group of panels) from one list. K is never split over threads and its blocks are added in ascending
- * order, so the bits do not depend on the team. It does not vectorise anything itself: struct hl_gemm_isa does. */
+/* Our own matrix product, blocked as in Goto & van de Geijn 2008: a group of columns of B is packed into panels that stay in
+ * the second-level cache while all rows of A pass by. f32 rows of A are read where they lie; bf16 and transposed A are packed
+ * (and widened) a block at a time.
+ * Threads share nothing: C is cut into pieces, each packs what it needs for itself, and the team meets once, at the end.
+ * Two cores that meet for every block of K lose more by waiting than by packing twice, above all on a busy machine. K is
+ * never split over threads and its blocks are added in ascending order, so the bits do not depend on the team. */
 #include "kernels/gemm.h"
 
 #include <omp.h>
 
 enum {
-    BLOCK_ROWS = 1536, BLOCK_COLUMNS = 1536, /* packed at a time: 1.5 MiB each at depth 256 */
-    TASK_ROWS = 192, TASK_COLUMNS = 384,
-    SERIAL_BELOW = 1 << 18, /* multiplications for which a team costs more than it gives */
+    GROUP = 288,             /* columns packed at a time: 432 KiB */
+    MOST_ROWS = 1024,        /* rows of A packed at a time: 1.5 MiB */
+    MOST_SUMMED = 768,       /* columns of a piece whose sums must wait in f32 */
+    SERIAL_BELOW = 1 << 18,  /* multiplications for which a team costs more than it gives */
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t ceil_div(int64_t a, int64_t b) { return a > 0 ? (a - 1) / b + 1 : 0; }
+static int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }
 
-/* One packed block: rows m..m+rows-1, columns n..n+columns-1, k..k+depth-1. */
-struct block {
+/* How C is cut, and the sizes of one thread's buffers in floats. */
+struct plan {
     const struct hl_gemm_isa *isa;
     const struct hl_product *p;
+    int64_t rows, columns; /* of a piece; the last ones may be smaller */
+    bool direct;           /* A is read where it lies */
+    bool sums;             /* C cannot hold partial sums */
+    int64_t a_floats, b_floats, sums_floats;
+};
+
+/* One piece of C and the buffers of the thread that computes it. */
+struct piece {
+    const struct plan *plan;
     int64_t m, rows, n, columns, k, depth;
-    int64_t task_rows, task_columns;
-    float *a, *b, *sums; /* sums [rows, columns]: of the blocks before, when C cannot hold them */
+    float *a, *b, *sums;
 };
 
 static const void *at(const void *x, enum hl_dtype type, int64_t i) { return (const char *)x + i * (int64_t)hl_dtype_bytes(type); }
 
-static void pack_a(const struct block *g, int64_t pair) {
-    const struct hl_product *p = g->p;
-    int64_t width = g->isa->tile_rows, line = pair * 2 * width, m = g->m + line;
-    g->isa->pack(least(2 * width, g->rows - line), g->depth, at(p->A, p->in, p->ta ? g->k * p->lda + m : m * p->lda + g->k), p->lda,
-                 !p->ta, p->in, width, g->a + line * g->depth);
+/* Size of equal parts of n: as many as the team or a multiple of it, none above most, in whole units. */
+static int64_t share(int64_t n, int64_t most, int64_t team, int64_t unit) {
+    return round_up(ceil_div(n, round_up(ceil_div(n, most), team)), unit);
 }
 
-static void pack_b(const struct block *g, int64_t panel) {
-    const struct hl_product *p = g->p;
-    int64_t width = g->isa->tile_columns, line = panel * width, n = g->n + line;
-    g->isa->pack(least(width, g->columns - line), g->depth, at(p->B, p->in, p->tb ? n * p->ldb + g->k : g->k * p->ldb + n), p->ldb,
-                 p->tb, p->in, width, g->b + line * g->depth);
+/* Reading A twice is free when it is not packed, so then columns are shared out; otherwise the longer side, because the
+ * shorter operand is the one that is packed again. */
+static struct plan make_plan(const struct hl_gemm_isa *isa, const struct hl_product *p, int64_t team) {
+    struct plan plan = {.isa = isa, .p = p, .rows = p->M, .columns = p->N};
+    plan.direct = p->in == HL_F32 && !p->ta;
+    plan.sums = p->out == HL_BF16 && p->K > HL_GEMM_DEPTH;
+    int64_t most_rows = plan.direct && !plan.sums ? INT64_MAX : MOST_ROWS;
+    int64_t most_columns = plan.sums ? MOST_SUMMED : plan.direct ? GROUP : INT64_MAX;
+    bool by_columns = plan.direct || p->N >= p->M;
+    int64_t units = by_columns ? ceil_div(p->N, isa->tile_columns) : ceil_div(p->M, isa->tile_rows);
+    int64_t parts = least(team, units), others = ceil_div(team, parts);
+    plan.columns = least(p->N, share(p->N, most_columns, by_columns ? parts : others, isa->tile_columns));
+    plan.rows = least(p->M, share(p->M, most_rows, by_columns ? others : parts, isa->tile_rows));
+    int64_t depth = least(p->K, HL_GEMM_DEPTH);
+    plan.a_floats = (plan.direct ? isa->tile_rows * 2 : round_up(plan.rows, 2 * isa->tile_rows)) * depth;
+    plan.b_floats = round_up(least(GROUP, plan.columns), isa->tile_columns) * depth;
+    plan.sums_floats = plan.sums ? round_up(plan.rows * plan.columns, 16) : 0;
+    return plan;
 }
 
-static void one_tile(const struct block *g, int64_t i, int64_t j) {
-    const struct hl_product *p = g->p;
-    bool first = g->k == 0, last = g->k + g->depth == p->K, direct = p->out == HL_F32;
-    int64_t in_c = (g->m + i) * p->ldc + g->n + j, in_sums = i * g->columns + j;
-    void *c = (void *)(uintptr_t)at(p->C, p->out, in_c);
-    float *so_far = direct ? c : g->sums + in_sums;
-    int64_t ld = direct ? p->ldc : g->columns;
-    const float *from = first && !p->add ? NULL : so_far;
-    int64_t rows = least(g->isa->tile_rows, g->rows - i), columns = least(g->isa->tile_columns, g->columns - j);
-    const float *a = g->a + i * g->depth, *b = g->b + j * g->depth;
-    if (direct || !last) g->isa->tile(g->depth, a, b, rows, columns, from, ld, so_far, ld, HL_F32);
-    else g->isa->tile(g->depth, a, b, rows, columns, from, ld, c, p->ldc, HL_BF16);
+/* Rows i.. of the piece, at most two panels. */
+static void pack_a(const struct piece *g, int64_t i, float *to) {
+    const struct hl_product *p = g->plan->p;
+    int64_t width = g->plan->isa->tile_rows, m = g->m + i;
+    g->plan->isa->pack(least(2 * width, g->rows - i), g->depth, at(p->A, p->in, p->ta ? g->k * p->lda + m : m * p->lda + g->k),
+                       p->lda, !p->ta, p->in, width, to);
 }
 
-static void run_task(const struct block *g, int64_t task) {
-    int64_t across = ceil_div(g->columns, g->task_columns);
-    int64_t i0 = task / across * g->task_rows, j0 = task % across * g->task_columns;
-    int64_t i1 = least(g->rows, i0 + g->task_rows), j1 = least(g->columns, j0 + g->task_columns);
-    for (int64_t i = i0; i < i1; i += g->isa->tile_rows)
-        for (int64_t j = j0; j < j1; j += g->isa->tile_columns) one_tile(g, i, j);
-}
-
-/* Pack, meet, multiply, meet. Called by every thread of the team. */
-static void run_block(const struct block *g) {
-    int64_t pairs = ceil_div(g->rows, 2 * g->isa->tile_rows), panels = ceil_div(g->columns, g->isa->tile_columns);
-    int64_t tasks = ceil_div(g->rows, g->task_rows) * ceil_div(g->columns, g->task_columns);
-#pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < pairs; i++) pack_a(g, i);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < panels; i++) pack_b(g, i);
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < tasks; i++) run_task(g, i);
-}
-
-/* Smaller tasks while there are too few to keep the team busy to the end. Only speed depends on it. */
-static void choose_tasks(struct block *g, int64_t team) {
-    g->task_rows = TASK_ROWS / g->isa->tile_rows * g->isa->tile_rows;
-    g->task_columns = TASK_COLUMNS / g->isa->tile_columns * g->isa->tile_columns;
-    while (ceil_div(g->rows, g->task_rows) * ceil_div(g->columns, g->task_columns) < 4 * team) {
-        if (g->task_columns > 2 * g->isa->tile_columns) g->task_columns = ceil_div(g->task_columns / 2, g->isa->tile_columns) * g->isa->tile_columns;
-        else if (g->task_rows > 4 * g->isa->tile_rows) g->task_rows = ceil_div(g->task_rows / 2, g->isa->tile_rows) * g->isa->tile_rows;
-        else break;
+static void pack_b(const struct piece *g, int64_t j0, int64_t columns) {
+    const struct hl_product *p = g->plan->p;
+    int64_t width = g->plan->isa->tile_columns;
+    for (int64_t j = 0; j < columns; j += width) {
+        int64_t n = g->n + j0 + j;
+        g->plan->isa->pack(least(width, columns - j), g->depth, at(p->B, p->in, p->tb ? n * p->ldb + g->k : g->k * p->ldb + n),
+                           p->ldb, p->tb, p->in, width, g->b + j * g->depth);
     }
 }
 
-static void run_all(struct block g, int64_t team) {
-    const struct hl_product *p = g.p;
-    for (g.n = 0; g.n < p->N; g.n += BLOCK_COLUMNS) {
-        g.columns = least(BLOCK_COLUMNS, p->N - g.n);
-        for (g.m = 0; g.m < p->M; g.m += BLOCK_ROWS) {
-            g.rows = least(BLOCK_ROWS, p->M - g.m);
-            choose_tasks(&g, team);
-            for (g.k = 0; g.k < p->K; g.k += HL_GEMM_DEPTH) {
-                g.depth = least(HL_GEMM_DEPTH, p->K - g.k);
-                run_block(&g);
-            }
+static void one_tile(const struct piece *g, const float *a, int64_t lda, const float *b, int64_t i, int64_t j, int64_t columns) {
+    const struct hl_product *p = g->plan->p;
+    const struct hl_gemm_isa *isa = g->plan->isa;
+    bool first = g->k == 0, last = g->k + g->depth == p->K, in_c = p->out == HL_F32;
+    void *c = (void *)(uintptr_t)at(p->C, p->out, (g->m + i) * p->ldc + g->n + j);
+    float *so_far = in_c ? c : g->sums + i * g->columns + j;
+    int64_t ld = in_c ? p->ldc : g->columns;
+    const float *from = first && !p->add ? NULL : so_far;
+    int64_t rows = least(isa->tile_rows, g->rows - i);
+    if (in_c || !last) isa->tile(g->depth, a, lda, b, rows, columns, from, ld, so_far, ld, HL_F32);
+    else isa->tile(g->depth, a, lda, b, rows, columns, from, ld, c, p->ldc, HL_BF16);
+}
+
+/* All rows of the piece against the packed columns j0..j0+columns-1. */
+static void multiply_group(const struct piece *g, int64_t j0, int64_t columns) {
+    const struct hl_product *p = g->plan->p;
+    int64_t width = g->plan->isa->tile_columns, height = g->plan->isa->tile_rows;
+    for (int64_t i = 0; i < g->rows; i += height) {
+        const float *a = g->a + i * g->depth;
+        int64_t lda = 0;
+        if (g->plan->direct && g->rows - i >= height) {
+            a = (const float *)p->A + (g->m + i) * p->lda + g->k;
+            lda = p->lda;
+        } else if (g->plan->direct) {
+            pack_a(g, i, g->a);
+            a = g->a;
+        }
+        for (int64_t j = 0; j < columns; j += width)
+            one_tile(g, a, lda, g->b + j * g->depth, i, j0 + j, least(width, columns - j));
+    }
+}
+
+static void run_piece(struct piece g) {
+    int64_t K = g.plan->p->K;
+    for (g.k = 0; g.k < K; g.k += HL_GEMM_DEPTH) {
+        g.depth = least(HL_GEMM_DEPTH, K - g.k);
+        for (int64_t i = 0; !g.plan->direct && i < g.rows; i += 2 * g.plan->isa->tile_rows) pack_a(&g, i, g.a + i * g.depth);
+        for (int64_t j = 0; j < g.columns; j += GROUP) {
+            int64_t columns = least(GROUP, g.columns - j);
+            pack_b(&g, j, columns);
+            multiply_group(&g, j, columns);
         }
     }
 }
 
+static void run_plan(const struct plan *plan, int team, float *buffer, int64_t floats) {
+    int64_t across = ceil_div(plan->p->N, plan->columns), pieces = ceil_div(plan->p->M, plan->rows) * across;
+#pragma omp parallel for schedule(dynamic) num_threads(team) if (team > 1)
+    for (int64_t i = 0; i < pieces; i++) {
+        struct piece g = {.plan = plan, .m = i / across * plan->rows, .n = i % across * plan->columns};
+        g.rows = least(plan->rows, plan->p->M - g.m);
+        g.columns = least(plan->columns, plan->p->N - g.n);
+        g.a = buffer + omp_get_thread_num() * floats;
+        g.b = g.a + plan->a_floats;
+        g.sums = g.b + plan->b_floats;
+        run_piece(g);
+    }
+}
+
+/* A matrix times one or a few vectors: limited by reading B once. */
+static void run_few_rows(const struct hl_gemm_isa *isa, const struct hl_product *p, int team) {
+    enum { UNIT = 64 };
+#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
+    for (int64_t n = 0; n < p->N; n += UNIT) isa->few_rows(p, n, least(UNIT, p->N - n));
+}
+
 enum hl_status hl_gemm_run(struct hl_gemm *gemm, const struct hl_product *p, struct hl_diag *diag) {
-    int64_t depth = least(p->K, HL_GEMM_DEPTH), pair = 2 * gemm->isa->tile_rows, panel = gemm->isa->tile_columns;
-    int64_t rows = ceil_div(least(p->M, BLOCK_ROWS), pair) * pair, columns = ceil_div(least(p->N, BLOCK_COLUMNS), panel) * panel;
-    bool sums = p->out == HL_BF16 && p->K > depth;
-    struct block g = {.isa = gemm->isa, .p = p};
-    g.a = hl_scratch_get(gemm->mem, &gemm->a, (size_t)(rows * depth) * sizeof(float));
-    g.b = hl_scratch_get(gemm->mem, &gemm->b, (size_t)(columns * depth) * sizeof(float));
-    g.sums = hl_scratch_get(gemm->mem, &gemm->sums, sums ? (size_t)(rows * columns) * sizeof(float) : 1);
-    if (!g.a || !g.b || !g.sums) return hl_fail_memory(diag, (unsigned long long)(rows + columns) * (unsigned long long)depth * 4, "product");
-#pragma omp parallel if (p->M * p->N > SERIAL_BELOW / p->K)
-    run_all(g, omp_get_num_threads());
+    int team = p->M * p->N > SERIAL_BELOW / p->K ? omp_get_max_threads() : 1;
+    if (p->M <= HL_GEMM_FEW_ROWS && p->tb && !p->ta) {
+        run_few_rows(gemm->isa, p, team);
+        return HL_OK;
+    }
+    struct plan plan = make_plan(gemm->isa, p, team);
+    int64_t floats = round_up(plan.a_floats + plan.b_floats + plan.sums_floats, 16);
+    size_t bytes = (size_t)floats * (size_t)team * sizeof(float);
+    float *buffer = hl_scratch_get(gemm->mem, &gemm->buffer, bytes);
+    if (!buffer) return hl_fail_memory(diag, bytes, "packed operands of a product");
+    run_plan(&plan, team, buffer, floats);
     return HL_OK;
 }
 
-void hl_gemm_free(struct hl_gemm *gemm) {
-    hl_free(gemm->mem, gemm->a.data);
-    hl_free(gemm->mem, gemm->b.data);
-    hl_free(gemm->mem, gemm->sums.data);
-}
+void hl_gemm_free(struct hl_gemm *gemm) { hl_free(gemm->mem, gemm->buffer.data); }

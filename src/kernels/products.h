@@ -1,5 +1,5 @@
 /* The inner seams of matrix products: the plain specification, a library (oneDNN or a CBLAS, chosen when Halley is
- * built) and our own kernels. products.c decides who computes what; nobody else includes this file. */
+ * built) and our own kernels (gemm.h). products.c decides who computes what; only these files include this one. */
 #ifndef HALLEY_KERNELS_PRODUCTS_H
 #define HALLEY_KERNELS_PRODUCTS_H
 
@@ -20,8 +20,10 @@ void hl_product_ref(const struct hl_product *p);
 struct hl_library;
 enum hl_status hl_library_new(struct hl_mem *mem, struct hl_library **out, struct hl_diag *diag) HL_MUST_CHECK;
 void hl_library_free(struct hl_library *library);
-enum hl_status hl_library_f32(struct hl_library *library, const struct hl_product *p, struct hl_diag *diag) HL_MUST_CHECK;
-/* "oneDNN 2.6.3", of what is loaded, not of the headers. Static storage. */
+enum hl_status hl_library_run(struct hl_library *library, const struct hl_product *p, struct hl_diag *diag) HL_MUST_CHECK;
+/* The library multiplies bf16 with this processor's own bf16 instructions (AVX512-BF16 or AMX). */
+bool hl_library_native_bf16(void);
+/* "oneDNN 2.6.3", of what is loaded, not of the headers. Valid until the thread's next call. */
 const char *hl_library_name(void);
 
 #endif

@@ -81,23 +81,26 @@ static inline void finish(vf sum, int64_t n, const float *from, void *c, int64_t
     }
 }
 
-static inline __attribute__((always_inline)) void tile_of(int vectors, int64_t depth, const float *a, const float *b, int64_t rows,
-                                                          int64_t columns, const float *from, int64_t ld_from, void *c,
-                                                          int64_t ldc, enum hl_dtype out) {
+static inline __attribute__((always_inline)) void tile_of(int vectors, int64_t depth, const float *a, int64_t lda, const float *b,
+                                                          int64_t rows, int64_t columns, const float *from, int64_t ld_from,
+                                                          void *c, int64_t ldc, enum hl_dtype out) {
     vf sum[ROWS][VECTORS];
+    int64_t row_step = lda ? lda : 1, k_step = lda ? 1 : ROWS;
+    const float *below = a + ROWS / 2 * row_step;
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++) sum[r][v] = vf_zero();
-    for (int r = 0; from && r < rows; r++)
-        for (int v = 0; v < vectors; v++) __builtin_prefetch(from + r * ld_from + v * LANES, 0);
-    for (int64_t k = 0; k < depth; k++, a += ROWS, b += COLUMNS) {
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            __builtin_prefetch((char *)c + (r * ldc + v * LANES) * (int64_t)hl_dtype_bytes(out), 1);
+    for (int64_t k = 0; k < depth; k++, a += k_step, below += k_step, b += COLUMNS) {
         vf column[VECTORS];
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++) column[v] = vf_load(b + v * LANES);
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; r++) {
-            vf x = vf_all(a[r]);
+            vf x = vf_all(r < ROWS / 2 ? a[r * row_step] : below[(r - ROWS / 2) * row_step]);
 #pragma GCC unroll 3
             for (int v = 0; v < vectors; v++) sum[r][v] = vf_fma(x, column[v], sum[r][v]);
         }
@@ -110,11 +113,54 @@ static inline __attribute__((always_inline)) void tile_of(int vectors, int64_t d
                 finish(sum[r][v], columns - v * LANES, from ? from + r * ld_from + v * LANES : NULL, c, r * ldc + v * LANES, out);
 }
 
-static void tile(int64_t depth, const float *a, const float *b, int64_t rows, int64_t columns, const float *from, int64_t ld_from,
-                 void *c, int64_t ldc, enum hl_dtype out) {
-    if (columns > 2 * LANES) tile_of(3, depth, a, b, rows, columns, from, ld_from, c, ldc, out);
-    else if (columns > LANES) tile_of(2, depth, a, b, rows, columns, from, ld_from, c, ldc, out);
-    else tile_of(1, depth, a, b, rows, columns, from, ld_from, c, ldc, out);
+#define TILE(vectors, packed)                                                                                                  \
+    tile_of(vectors, depth, a, (packed) ? 0 : lda, b, rows, columns, from, ld_from, c, ldc, out)
+static void tile(int64_t depth, const float *a, int64_t lda, const float *b, int64_t rows, int64_t columns, const float *from,
+                 int64_t ld_from, void *c, int64_t ldc, enum hl_dtype out) {
+    int vectors = columns > 2 * LANES ? 3 : columns > LANES ? 2 : 1;
+    if (lda) {
+        if (vectors == 3) TILE(3, false);
+        else if (vectors == 2) TILE(2, false);
+        else TILE(1, false);
+    } else {
+        if (vectors == 3) TILE(3, true);
+        else if (vectors == 2) TILE(2, true);
+        else TILE(1, true);
+    }
+}
+#undef TILE
+
+/* dots[m][c] = row m of A times stored row n + c of B, for `columns` (at most DOTS) of them. */
+enum { DOTS = 4 };
+static inline __attribute__((always_inline)) void dots_of(const struct hl_product *p, enum hl_dtype type, int64_t n, int columns,
+                                                          vf dots[HL_GEMM_FEW_ROWS][DOTS]) {
+    for (int m = 0; m < p->M; m++)
+        for (int c = 0; c < columns; c++) dots[m][c] = vf_zero();
+    for (int64_t k = 0; k < p->K; k += LANES) {
+        vf b[DOTS];
+        for (int c = 0; c < columns; c++) b[c] = load_line(p->B, (n + c) * p->ldb + k, p->K - k, type);
+        for (int m = 0; m < p->M; m++) {
+            vf a = load_line(p->A, m * p->lda + k, p->K - k, type);
+            for (int c = 0; c < columns; c++) dots[m][c] = vf_fma(a, b[c], dots[m][c]);
+        }
+    }
 }
 
-const struct hl_gemm_isa GEMM_ISA = {ROWS, COLUMNS, pack, tile};
+static void few_rows(const struct hl_product *p, int64_t n, int64_t columns) {
+    for (int64_t end = n + columns; n < end; n += DOTS) {
+        vf dots[HL_GEMM_FEW_ROWS][DOTS];
+        int here = (int)(end - n < DOTS ? end - n : DOTS);
+        if (p->in == HL_F32 && here == DOTS) dots_of(p, HL_F32, n, DOTS, dots);
+        else if (here == DOTS) dots_of(p, HL_BF16, n, DOTS, dots);
+        else dots_of(p, p->in, n, here, dots);
+        for (int64_t m = 0; m < p->M; m++)
+            for (int c = 0; c < here; c++) {
+                int64_t i = m * p->ldc + n + c;
+                float sum = vf_sum(dots[m][c]);
+                if (p->out == HL_BF16) ((struct hl_bf16 *)p->C)[i] = hl_bf16_from_f32(sum);
+                else ((float *)p->C)[i] = p->add ? ((float *)p->C)[i] + sum : sum;
+            }
+    }
+}
+
+const struct hl_gemm_isa GEMM_ISA = {ROWS, COLUMNS, pack, tile, few_rows};

@@ -1,4 +1,5 @@
-/* Products against the specification: odd shapes, every transpose, wide strides, every pair of types, add. */
+/* Products against the specification, for each engine and instruction set: odd shapes, every transpose, wide strides, every
+ * pair of types, add; the same bits for every team; failing allocations; no allocation in a steady step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,10 +7,24 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/products.h"
+
+enum { KINDS = 20 }; /* transposes x (f32 add or not, bf16 to f32 add or not, bf16 to bf16) */
+
+static struct hl_product kind_of(int kind, int64_t M, int64_t N, int64_t K, int64_t pad) {
+    struct hl_product p = {.M = M, .N = N, .K = K, .ta = kind & 1, .tb = kind & 2};
+    p.add = kind / 4 % 2;
+    p.in = kind < 8 ? HL_F32 : HL_BF16;
+    p.out = kind < 16 ? HL_F32 : HL_BF16;
+    p.lda = (p.ta ? M : K) + pad + 1;
+    p.ldb = (p.tb ? K : N) + pad + 1;
+    p.ldc = N + pad + !N;
+    return p;
+}
 
 static void *filled(int64_t n, enum hl_dtype type, uint64_t key) {
     void *x = malloc((size_t)n * hl_dtype_bytes(type) + 1);
@@ -23,60 +38,216 @@ static void *filled(int64_t n, enum hl_dtype type, uint64_t key) {
     return x;
 }
 
+static void fill(struct hl_product *p) {
+    p->A = filled((p->ta ? p->K : p->M) * p->lda, p->in, 1);
+    p->B = filled((p->tb ? p->N : p->K) * p->ldb, p->in, 2);
+    p->C = filled(p->M * p->ldc, p->out, 3);
+}
+
+static void release(struct hl_product *p) {
+    free((void *)(uintptr_t)p->A);
+    free((void *)(uintptr_t)p->B);
+    free(p->C);
+}
+
 static double value(const void *x, enum hl_dtype type, int64_t i) {
     return type == HL_F32 ? (double)((const float *)x)[i] : (double)hl_bf16_to_f32(((const struct hl_bf16 *)x)[i]);
 }
 
-static void check(struct hl_products *products, struct hl_product p, int64_t pad) {
-    int64_t rows_a = p.ta ? p.K : p.M, rows_b = p.tb ? p.N : p.K;
-    p.lda = (p.ta ? p.M : p.K) + pad + 1;
-    p.ldb = (p.tb ? p.K : p.N) + pad + 1;
-    p.ldc = p.N + pad;
-    p.A = filled(rows_a * p.lda, p.in, 1);
-    p.B = filled(rows_b * p.ldb, p.in, 2);
-    struct hl_product want = p;
-    int64_t n = p.M * p.ldc;
-    p.C = filled(n, p.out, 3);
-    want.C = filled(n, p.out, 3);
+static void check(struct hl_products *products, int kind, int64_t M, int64_t N, int64_t K, int64_t pad) {
+    struct hl_product p = kind_of(kind, M, N, K, pad), want;
+    fill(&p);
+    want = p;
+    want.C = filled(p.M * p.ldc, p.out, 3);
     hl_product_ref(&want);
     struct hl_diag diag = {0};
-    assert_int_equal(hl_product_run(products, &p, &diag), HL_OK);
-    double tolerance = p.out == HL_BF16 ? 0.01 : 1e-6 * (1 + sqrt((double)p.K) * 3);
-    for (int64_t i = 0; i < n; i++) {
+    if (hl_product_run(products, &p, &diag)) fail_msg("%s", diag.text);
+    double tolerance = p.out == HL_BF16 ? 0.01 : 2e-6 * (1 + sqrt((double)K) * 3);
+    for (int64_t i = 0; i < M * p.ldc; i++) {
         double a = value(p.C, p.out, i), b = value(want.C, p.out, i);
-        if (i % p.ldc >= p.N) assert_true(a == b);
-        else if (fabs(a - b) > tolerance * (1 + fabs(b))) fail_msg("%lld x %lld x %lld: %g, not %g", (long long)p.M,
-                                                                    (long long)p.N, (long long)p.K, a, b);
+        if (i % p.ldc >= N) assert_true(a == b);
+        else if (!(fabs(a - b) <= tolerance * (1 + fabs(b))))
+            fail_msg("kind %d, %lld x %lld x %lld, %lld: %g, not %g", kind, (long long)M, (long long)N, (long long)K, (long long)i, a, b);
     }
-    free((void *)p.A);
-    free((void *)p.B);
-    free(p.C);
     free(want.C);
+    release(&p);
 }
 
-static void each_kind(struct hl_products *products, int64_t M, int64_t N, int64_t K, int64_t pad) {
-    for (int kind = 0; kind < 20; kind++) {
-        struct hl_product p = {.M = M, .N = N, .K = K, .ta = kind & 1, .tb = kind & 2};
-        p.add = kind / 4 % 2;
-        p.in = kind < 8 ? HL_F32 : HL_BF16;
-        p.out = kind < 16 ? HL_F32 : HL_BF16;
-        check(products, p, pad);
-    }
-}
-
-static void test_against_reference(void **state) {
-    (void)state;
-    const int64_t sizes[] = {0, 1, 3, 17, 63, 65, 129};
-    struct hl_diag diag = {0};
+/* NULL when this processor lacks the instruction set. */
+static struct hl_products *products_of(const char *engine, const char *isa, struct hl_mem *mem) {
     struct hl_products *products = NULL;
-    assert_int_equal(hl_products_new(hl_mem_default(), &products, &diag), HL_OK);
+    struct hl_diag diag = {0};
+    const struct hl_kernels *table;
+    assert_int_equal(setenv("HALLEY_PRODUCTS", engine, 1) | setenv("HALLEY_ISA", isa, 1), 0);
+    if (hl_kernels_get(HL_F32, &table, &diag)) {
+        print_message("SKIP: %s\n", diag.text);
+    } else if (hl_products_new(mem, &products, &diag)) fail_msg("%s", diag.text);
+    (void)unsetenv("HALLEY_PRODUCTS");
+    (void)unsetenv("HALLEY_ISA");
+    return products;
+}
+
+static void check_engine(const char *engine, const char *isa) {
+    const int64_t sizes[] = {0, 1, 3, 17, 63, 65, 129};
+    struct hl_products *products = products_of(engine, isa, hl_mem_default());
+    if (!products) return;
     for (int i = 0; i < 7; i++)
         for (int j = 0; j < 7; j++)
-            for (int k = 0; k < 7; k++) each_kind(products, sizes[i], sizes[j], sizes[k], (i + j + k) % 3 * 5);
+            for (int k = 0; k < 7; k++)
+                for (int kind = (i + 2 * j + 3 * k) % 7; kind < KINDS; kind += 7)
+                    check(products, kind, sizes[i], sizes[j], sizes[k], (i + j + k) % 4 * 5);
+    for (int kind = 0; kind < KINDS; kind++) { /* several blocks of K, groups of columns, pieces of rows */
+        check(products, kind, 5, 9, 1000, 3);
+        check(products, kind, 40, 700, 30, 0);
+        check(products, kind, 1100, 10, 20, 1);
+    }
     hl_products_free(products);
 }
 
+static void test_library(void **state) {
+    (void)state;
+    check_engine("library", "");
+}
+static void test_avx512(void **state) {
+    (void)state;
+    check_engine("own", "avx512");
+}
+static void test_avx2(void **state) {
+    (void)state;
+    check_engine("own", "avx2");
+}
+static void test_default(void **state) {
+    (void)state;
+    struct hl_products *products = products_of("", "", hl_mem_default()), *ref = products_of("", "ref", hl_mem_default());
+    for (int kind = 0; kind < KINDS; kind++) {
+        check(products, kind, 33, 50, 70, 2);
+        check(ref, kind, 33, 50, 70, 2);
+    }
+    hl_products_free(products);
+    hl_products_free(ref);
+    assert_true(strlen(hl_products_describe()) > 3);
+}
+
+static void check_teams(const char *isa) {
+    const int64_t shapes[][3] = {{70, 600, 900}, {1200, 30, 40}, {2, 500, 300}, {100, 100, 100}};
+    struct hl_products *products = products_of("own", isa, hl_mem_default());
+    int before = omp_get_max_threads();
+    for (int i = 0; products && i < 4 * KINDS; i++) {
+        struct hl_product p = kind_of(i % KINDS, shapes[i / KINDS][0], shapes[i / KINDS][1], shapes[i / KINDS][2], 0);
+        fill(&p);
+        size_t bytes = (size_t)(p.M * p.ldc) * hl_dtype_bytes(p.out);
+        void *start = malloc(bytes), *one = malloc(bytes);
+        memcpy(start, p.C, bytes);
+        for (int team = 1; team <= 3; team++) {
+            memcpy(p.C, start, bytes);
+            omp_set_num_threads(team);
+            assert_int_equal(hl_product_run(products, &p, NULL), HL_OK);
+            if (team == 1) memcpy(one, p.C, bytes);
+            assert_memory_equal(one, p.C, bytes);
+        }
+        free(start);
+        free(one);
+        release(&p);
+    }
+    omp_set_num_threads(before);
+    hl_products_free(products);
+}
+
+static void test_team_size(void **state) {
+    (void)state;
+    check_teams("avx512");
+    check_teams("avx2");
+}
+
+static void test_nan(void **state) {
+    (void)state;
+    const char *engines[] = {"own", "library"};
+    for (int e = 0; e < 2; e++) {
+        struct hl_products *products = products_of(engines[e], "", hl_mem_default());
+        struct hl_product p = kind_of(2, 20, 30, 40, 0);
+        fill(&p);
+        ((float *)(uintptr_t)p.A)[3 * p.lda + 7] = NAN;
+        assert_int_equal(hl_product_run(products, &p, NULL), HL_OK);
+        for (int64_t i = 0; i < 20 * 30; i++) assert_int_equal(isnan(value(p.C, p.out, i)) != 0, i / 30 == 3);
+        release(&p);
+        hl_products_free(products);
+    }
+}
+
+static void test_steady(void **state) {
+    (void)state;
+    struct hl_mem_probe probe;
+    const char *engines[] = {"own", "library"};
+    for (int e = 0; e < 2; e++) {
+        hl_mem_probe_init(&probe, 0);
+        struct hl_products *products = products_of(engines[e], "", &probe.mem);
+        long warm = 0;
+        for (int round = 0; round < 3; round++) {
+            for (int kind = 0; kind < KINDS; kind++) check(products, kind, 30, 40, 500, 0);
+            if (round == 0) warm = probe.n_taken;
+        }
+        assert_int_equal(probe.n_taken, warm);
+        hl_products_free(products);
+        assert_int_equal(probe.n_live, 0);
+    }
+}
+
+/* More shapes than the library's glue keeps. */
+static void test_many_shapes(void **state) {
+    (void)state;
+    struct hl_products *products = products_of("library", "", hl_mem_default());
+    for (int round = 0; round < 2; round++)
+        for (int64_t n = 1; n <= 70; n++) check(products, 16, 2, n, 4, 0);
+    hl_products_free(products);
+}
+
+static void test_failing_allocations(void **state) {
+    (void)state;
+    const char *engines[] = {"own", "library"};
+    for (int e = 0; e < 2; e++)
+        for (long fail_at = 1;; fail_at++) {
+            struct hl_mem_probe probe;
+            struct hl_products *products = NULL;
+            struct hl_diag diag = {0};
+            enum hl_status status;
+            hl_mem_probe_init(&probe, fail_at);
+            (void)setenv("HALLEY_PRODUCTS", engines[e], 1);
+            status = hl_products_new(&probe.mem, &products, &diag);
+            for (int kind = 0; !status && kind < KINDS; kind += 9) {
+                struct hl_product p = kind_of(kind, 10, 20, 400, 0);
+                fill(&p);
+                status = hl_product_run(products, &p, &diag);
+                release(&p);
+            }
+            hl_products_free(products);
+            assert_int_equal(probe.n_live, 0);
+            if (probe.n_taken < fail_at) {
+                assert_int_equal(status, HL_OK);
+                break;
+            }
+            assert_int_equal(status, HL_E_MEMORY);
+            assert_true(diag.text[0] != 0);
+        }
+    (void)unsetenv("HALLEY_PRODUCTS");
+}
+
+static void test_wrong_engine(void **state) {
+    (void)state;
+    struct hl_products *products = NULL;
+    struct hl_diag diag = {0};
+    (void)setenv("HALLEY_PRODUCTS", "abacus", 1);
+    assert_int_equal(hl_products_new(hl_mem_default(), &products, &diag), HL_E_USER);
+    assert_non_null(strstr(diag.text, "abacus"));
+    (void)unsetenv("HALLEY_PRODUCTS");
+    assert_null(products);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_reference)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_library),     cmocka_unit_test(test_avx512),      cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_default),     cmocka_unit_test(test_team_size),   cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_steady),      cmocka_unit_test(test_many_shapes), cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_wrong_engine),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
