@@ -194,6 +194,7 @@ static void test_malformed(void **state) {
     expect_refusal(PRE, "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"trim_offsets\": true}, ",
                    bad, "add_prefix_space");
     expect_refusal(FLAGS, "\"ignore_merges\": 3, ", bad, "model.ignore_merges");
+    expect_refusal(VOCAB, "\"vocab\": {}, \"x\": 1, ", HL_E_UNSUPPORTED, "key \"x\"");
     expect_refusal(ADDED, "\"added_tokens\": {}, ", bad, "added_tokens must be");
     expect_refusal(ADDED, "\"added_tokens\": [3], ", bad, "added_tokens must be");
     expect_refusal(ADDED, "\"added_tokens\": [{}], ", bad, "added_tokens: id");
@@ -230,11 +231,13 @@ static void test_added_tokens(void **state) {
     struct hl_tokenizer *t = NULL;
     const char *added =
         "\"added_tokens\": [" SPECIAL_TOKEN("7", "<a>") ", " ADDED_TOKEN("8", "a>b", "\"normalized\": false, \"special\": false") ", " ADDED_TOKEN(
-            "9", ">b", "\"normalized\": true, \"special\": false") ", " SPECIAL_TOKEN("10",
-                                                                                      "<|endoftext|"
-                                                                                      ">") ","
-                                                                                           " " SPECIAL_TOKEN("5",
-                                                                                                             "abc") "], ";
+            "9", ">b",
+            "\"normalized\": true, \"special\": false") ", " SPECIAL_TOKEN("10",
+                                                                           "<|endoftext|"
+                                                                           ">") ","
+                                                                                " " SPECIAL_TOKEN(
+                                                                                    "5",
+                                                                                    "abc") "], ";
     assert_int_equal(read_part(ADDED, added, &t, NULL), HL_OK);
     assert_int_equal(hl_tokenizer_vocab_size(t), 11);
     assert_int_equal(hl_tokenizer_eos(t), 10);

@@ -10,7 +10,9 @@
 #include <cmocka.h>
 
 #include "text/bpe_train.h"
+#include "text/pair_counts.h"
 #include "text/tokenizer_internal.h"
+#include "text/word_counts.h"
 
 struct pieces {
     struct hl_text_source source;
@@ -247,6 +249,54 @@ static void test_long_words(void **state) {
     free(text);
 }
 
+/* ---- the tables, beyond their first size ---- */
+
+static void test_many_words(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    struct hl_word_counts counts = {.mem = hl_mem_default()};
+    for (uint32_t round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < N; i++) {
+            uint32_t index, word = i * 2654435761u;
+            assert_int_equal(
+                hl_word_counts_add(&counts, (const char *)&word, 1 + i % 4, 1, &index, NULL),
+                HL_OK);
+            if (i % 4 == 3) assert_int_equal(counts.words[index].count, round + 1);
+        }
+    assert_true(counts.n_words > N / 2);
+    int64_t sum = 0;
+    for (size_t i = 0; i < counts.n_words; i++) sum += counts.words[i].count;
+    assert_int_equal(sum, 2 * N);
+    hl_word_counts_free(&counts);
+}
+
+/* All pairs come out: most frequent first, of equals the smaller; counts that fell in between are
+ * respected. */
+static void test_order_of_pairs(void **state) {
+    (void)state;
+    enum { N = 100 };
+    struct hl_pair_counts counts = {.mem = hl_mem_default(), .free_links = HL_NO_LINK};
+    for (int32_t left = 0; left < N; left++)
+        for (int32_t right = 0; right < N; right++)
+            assert_int_equal(
+                hl_pair_counts_raise(&counts, left, right, 10 + (left * 7 + right) % 5, 0, NULL),
+                HL_OK);
+    assert_int_equal(hl_pair_counts_settle(&counts, NULL), HL_OK);
+    for (int32_t left = 0; left < N; left++) hl_pair_counts_lower(&counts, left, left, 5);
+    struct hl_pair last = {-1, -1, INT64_MAX, 0};
+    uint32_t pair;
+    for (size_t i = 0; i < (size_t)N * N - N; i++) {
+        assert_int_equal(hl_pair_counts_best(&counts, 10, &pair), HL_OK);
+        struct hl_pair now = counts.pairs[pair];
+        assert_true(now.left != now.right && now.count <= last.count);
+        if (now.count == last.count)
+            assert_true(now.left > last.left || (now.left == last.left && now.right > last.right));
+        last = now;
+    }
+    assert_int_equal(hl_pair_counts_best(&counts, 10, &pair), HL_END);
+    hl_pair_counts_free(&counts);
+}
+
 static enum hl_status whole_life(struct hl_mem *mem, const char *text, size_t n) {
     struct hl_tokenizer *t = NULL;
     struct hl_tokens tokens = {.mem = mem};
@@ -280,6 +330,8 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_source_error_travels),
         cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_many_words),
+        cmocka_unit_test(test_order_of_pairs),
         cmocka_unit_test(test_each_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
