@@ -12,6 +12,8 @@
 static const struct hl_option word_rows[] = {
     {.name = "tokenizer", .kind = HL_OPT_STRING, .offset = offsetof(struct run_words, tokenizer), .initial = "", .section = "data",
      .aliases = "tokenizer_name tokenizer_path", .help = "byte, or a tokenizer.json; empty = the model folder's, or byte"},
+    {.name = "seed", .kind = HL_OPT_I64, .offset = offsetof(struct run_words, seed), .initial = "42", .least = 0, .most = 9e18,
+     .section = "training", .aliases = "random_seed", .help = "of initial weights, data order and samples: same seed, same bits"},
     {.name = "print_config", .kind = HL_OPT_BOOL, .offset = offsetof(struct run_words, print_config), .initial = "false",
      .section = "output", .help = "print the resolved configuration as YAML and do nothing else"},
 };
@@ -34,7 +36,7 @@ static enum hl_status read_words(struct hl_config *config, int n_args, char **ar
     return status == HL_OK && n_words ? hl_config_read_flags(config, n_args, args, words, &n_words, diag) : status;
 }
 
-enum hl_status run_read_options(struct hl_mem *mem, int n_args, char **args, struct run_options *options,
+enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args, struct run_options *options,
                                 struct hl_config **config_out, bool *print_only_out, struct hl_diag *diag) {
     struct hl_option_set sets[N_SETS];
     option_sets(options, sets);
@@ -42,20 +44,42 @@ enum hl_status run_read_options(struct hl_mem *mem, int n_args, char **args, str
     if (status != HL_OK) return status;
     const char **words = hl_alloc(mem, (size_t)n_args + 1, sizeof *words);
     if (!words) return hl_fail_memory(diag, (unsigned)n_args * sizeof *words, "the command line");
-    status = read_words(*config_out, n_args, args, words, diag);
+    if (base_yaml) status = hl_config_read_yaml(*config_out, base_yaml, diag);
+    if (status == HL_OK) status = read_words(*config_out, n_args, args, words, diag);
     hl_free(mem, words);
+    options->data.seed = (uint64_t)options->words.seed;
     *print_only_out = options->words.print_config;
     return status;
+}
+
+enum hl_status command_read(int n_args, char **args, const struct hl_option_set *sets, size_t n_sets, const char **word_out,
+                            const char *missing, struct hl_config **config_out, struct hl_diag *diag) {
+    struct hl_mem *mem = hl_mem_os();
+    enum hl_status status = hl_config_new(mem, sets, n_sets, config_out, diag);
+    if (status != HL_OK) return status;
+    const char **words = hl_alloc(mem, (size_t)n_args + 1, sizeof *words);
+    if (!words) return hl_fail_memory(diag, (unsigned)n_args * sizeof *words, "the command line");
+    size_t n_words = 0;
+    status = hl_config_read_flags(*config_out, n_args, args, words, &n_words, diag);
+    if (status == HL_OK && n_words == 1) *word_out = words[0];
+    else if (status == HL_OK)
+        status = n_words ? hl_fail(diag, HL_E_USER, "'%s' is one word too many; quote a text with blanks", words[1]) : hl_fail(diag, HL_E_USER, "%s", missing);
+    hl_free(mem, words);
+    return status;
+}
+
+void command_print_help(const char *usage, const struct hl_option_set *sets, size_t n_sets) {
+    struct hl_buf text = {.mem = hl_mem_default()};
+    hl_config_print_help(sets, n_sets, hl_terminal_is(1) ? hl_terminal_columns(1) : 100, &text);
+    printf("%s%s", usage, text.data ? text.data : "");
+    hl_buf_free(&text);
 }
 
 void run_print_help(const char *usage) {
     struct run_options options;
     struct hl_option_set sets[N_SETS];
     option_sets(&options, sets);
-    struct hl_buf text = {.mem = hl_mem_default()};
-    hl_config_print_help(sets, N_SETS, hl_terminal_is(1) ? hl_terminal_columns(1) : 100, &text);
-    printf("%s%s", usage, text.data ? text.data : "");
-    hl_buf_free(&text);
+    command_print_help(usage, sets, N_SETS);
 }
 
 void run_print_markdown(struct hl_buf *out) {

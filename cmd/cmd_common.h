@@ -10,11 +10,12 @@ struct run_options {
     struct hl_data_options data;
     struct hl_train_options train;
     struct hl_optimizer_options optimizer;
-    struct run_words { char *tokenizer; bool print_config; } words;
+    struct run_words { char *tokenizer; bool print_config; int64_t seed; } words;
 };
 
-/* Defaults, then YAML files among the words, then flags. *print_only_out: --print_config was given. */
-enum hl_status run_read_options(struct hl_mem *mem, int n_args, char **args, struct run_options *options,
+/* Defaults, then base_yaml (NULL: none), then YAML files among the words, then flags.
+ * *print_only_out: --print_config was given. */
+enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args, struct run_options *options,
                                 struct hl_config **config_out, bool *print_only_out, struct hl_diag *diag) HL_MUST_CHECK;
 void run_print_help(const char *usage);
 void run_print_markdown(struct hl_buf *out);
@@ -24,6 +25,11 @@ enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *optio
                              struct hl_diag *diag) HL_MUST_CHECK;
 /* The folder of --model when it is one, else NULL. */
 const char *run_weights_dir(const struct run_options *options);
+
+/* For commands with options of their own: exactly one bare word. missing: what to say when there is none. */
+enum hl_status command_read(int n_args, char **args, const struct hl_option_set *sets, size_t n_sets, const char **word_out,
+                            const char *missing, struct hl_config **config_out, struct hl_diag *diag) HL_MUST_CHECK;
+void command_print_help(const char *usage, const struct hl_option_set *sets, size_t n_sets);
 
 bool command_wants_help(int n_args, char **args);
 struct hl_log command_log(void); /* warnings and more to stderr */

@@ -88,7 +88,7 @@ int command_train(int n_args, char **args) {
     if (command_wants_help(n_args, args)) return run_print_help(usage), 0;
     hl_signal_watch();
     bool print_only = false;
-    enum hl_status status = run_read_options(job.mem, n_args, args, &job.options, &job.config, &print_only, &diag);
+    enum hl_status status = run_read_options(job.mem, NULL, n_args, args, &job.options, &job.config, &print_only, &diag);
     if (status == HL_OK) {
         job.yaml.mem = job.mem;
         hl_config_print_yaml(job.config, false, &job.yaml);

@@ -133,7 +133,7 @@ struct hl_memory_plan {
 };
 /* Bytes by class that a trainer of this setup takes at its peak, the process's own (code, libraries, thread stacks:
  * base, measured) included. The dataset may be NULL. */
-enum hl_status hl_memory_plan(const struct hl_trainer_setup *setup, struct hl_memory_plan *out,
+enum hl_status hl_memory_plan(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_memory_plan *out,
                               struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif
