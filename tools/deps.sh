@@ -6,7 +6,7 @@ set -eu
 packages="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev libxxhash-dev libcmocka-dev bible-kjv"
 case "${1:-}" in
 "") ;;
-coverage) packages="$packages gcovr" ;;
+coverage) ;; # gcov comes with gcc
 fuzz) packages="$packages clang libomp-dev" ;;
 tsan) packages="$packages clang libomp-dev" ;;
 *) echo "usage: tools/deps.sh [coverage|fuzz|tsan]" >&2; exit 2 ;;
