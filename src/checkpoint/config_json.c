@@ -50,7 +50,9 @@ static const json_t *present(const struct reader *r, const json_t *object, const
 static int64_t get_i64(struct reader *r, const json_t *object, const char *key, int64_t absent) {
     const json_t *value = present(r, object, key);
     if (!value) return absent;
-    if (json_is_integer(value)) return json_integer_value(value);
+    const int64_t bound = (int64_t)1 << 53;
+    int64_t whole = json_is_integer(value) ? json_integer_value(value) : bound;
+    if (whole < bound && whole > -bound) return whole;
     double real = json_is_real(value) ? json_real_value(value) : NAN;
     if (real == floor(real) && fabs(real) < 1e15) return (int64_t)real;
     refuse(r, HL_E_FORMAT, key, "a whole number is expected");
@@ -260,7 +262,7 @@ static void read_gpt2(struct reader *r, struct hl_model_config *out) {
     out->hidden_size = want_i64(r, "n_embd");
     out->num_hidden_layers = want_i64(r, "n_layer");
     out->num_attention_heads = out->num_key_value_heads = want_i64(r, "n_head");
-    out->intermediate_size = get_i64(r, r->root, "n_inner", 0);
+    out->intermediate_size = get_i64(r, r->root, "n_inner", 4 * out->hidden_size);
     out->max_position_embeddings = get_i64(r, r->root, "n_positions", 1024);
     out->norm_epsilon = get_f64(r, r->root, "layer_norm_epsilon", 1e-5);
     out->qkv_bias = true;
@@ -408,6 +410,8 @@ static void read_root(struct reader *r, struct hl_model_config *out) {
     out->eos_token_id = get_token(r, "eos_token_id");
     if (variant == GPT2) read_gpt2(r, out);
     else read_llama(r, variant, out);
+    int64_t H = out->num_attention_heads;
+    if (!out->head_dim && H > 0 && out->hidden_size % H == 0) out->head_dim = out->hidden_size / H;
     refuse_other_maths(r, variant);
     refuse_windows(r, variant);
     if (!r->status && r->log) log_the_rest(r);
