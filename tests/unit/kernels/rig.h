@@ -130,6 +130,7 @@ static inline void rig_compare(const struct rig *want, const struct rig *got) {
     for (int j = 0; j < want->n_arrays; j++) {
         const struct rig_array *a = &want->arrays[j], *b = &got->arrays[j];
         if (!a->compared) continue;
+        if (memcmp(a->data, b->data, rig_bytes(a)) == 0) continue;
         if (got->same_bits) assert_memory_equal(a->data, b->data, rig_bytes(a));
         for (int64_t i = 0; i < a->n; i++)
             if (!rig_near(got, a->dtype, (double)rig_get(b, i), (double)rig_get(a, i)))
