@@ -41,9 +41,11 @@ void hl_progress_show(struct hl_progress *progress, const struct hl_progress_sta
 void hl_progress_line(struct hl_progress *progress, const char *text); /* a line of its own above the progress line */
 void hl_progress_free(struct hl_progress *progress);
 
-/* Read a run's metrics.jsonl (several runs: curves side by side) and write one self-contained HTML page: loss, rate, norm,
- * speed curves as inline SVG, a table, the configuration, samples. svg_path (NULL: none) gets the loss curve alone, for a README. */
+/* Read runs (several: curves side by side in one plot) and write one self-contained HTML page: headline numbers, curves of
+ * loss, rate, norm and speed as inline SVG, samples, run.json and run.yaml as tables. svg_path gets the loss curve alone, for a
+ * README. Either path may be NULL. Damaged lines are skipped, counted and told to the log (NULL: nobody).
+ * errors HL_E_IO (no such run, cannot write), HL_E_MEMORY, HL_E_USER (no run given) */
 enum hl_status hl_report_write(struct hl_mem *mem, const char *const *run_dirs, int n_runs, const char *html_path,
-                               const char *svg_path, struct hl_diag *diag) HL_MUST_CHECK;
+                               const char *svg_path, struct hl_log *log, struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

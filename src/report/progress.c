@@ -12,6 +12,7 @@
 #include "os/clock.h"
 #include "os/terminal.h"
 #include "report/utf8.h"
+#include "report/words.h"
 
 enum { MIN_NS_BETWEEN_DRAWS = 66 * 1000000, MAX_FIELDS = 8, BAR_MIN = 8, BAR_MAX = 24 };
 
@@ -38,62 +39,19 @@ enum hl_status hl_progress_new(struct hl_mem *mem, int fd, struct hl_progress **
     return HL_OK;
 }
 
-/* ---- numbers for people ---- */
-
-enum { SHORT = 32 };
-
-/* 0.0003 -> 3.00e-04: always eight characters, so that the line does not jitter. */
-static void print_rate(char *out, double value) {
-    if (!isfinite(value) || value <= 0) {
-        hl_print_fixed(out, SHORT, value, 1);
-        return;
-    }
-    int exponent = (int)floor(log10(value));
-    double mantissa = value / pow(10, exponent);
-    if (mantissa >= 9.995) mantissa /= 10, exponent++;
-    char digits[16];
-    hl_print_fixed(digits, sizeof digits, mantissa, 2);
-    (void)snprintf(out, SHORT, "%se%c%02d", digits, exponent < 0 ? '-' : '+', exponent < 0 ? -exponent : exponent);
-}
-
-/* 873, 12.3k, 4.56M */
-static void print_count(char *out, double value) {
-    static const char *const units[] = {"", "k", "M", "G", "T"};
-    int unit = 0;
-    while (unit < 4 && fabs(value) >= 999.5) value /= 1000, unit++;
-    hl_print_fixed(out, SHORT - 2, value, unit && value < 9.995 ? 2 : unit && value < 99.95 ? 1 : 0);
-    (void)strcat(out, units[unit]);
-}
-
-static void print_duration(char *out, double seconds) {
-    if (!(seconds >= 0) || seconds > 1e9) {
-        (void)strcpy(out, "n/a");
-        return;
-    }
-    long long s = llround(seconds);
-    if (s >= 86400) (void)snprintf(out, SHORT, "%lldd%02lldh", s / 86400, s / 3600 % 24);
-    else if (s >= 3600) (void)snprintf(out, SHORT, "%lldh%02lldm", s / 3600, s / 60 % 60);
-    else (void)snprintf(out, SHORT, "%lld:%02lld", s / 60, s % 60);
-}
-
-static void print_percent(char *out, double share) {
-    if (!(share >= 0) || share > 99) {
-        (void)strcpy(out, "n/a");
-        return;
-    }
-    (void)snprintf(out, SHORT, "%lld%%", llround(share * 100));
-}
-
-static void print_norm(char *out, double value) {
-    if (fabs(value) < 1000) hl_print_fixed(out, SHORT, value, fabs(value) < 100 ? 2 : 1);
-    else print_rate(out, value);
-}
-
-static void print_loss(char *out, double value) { hl_print_fixed(out, fabs(value) < 1e6 ? SHORT : 12, value, 4); }
-
 /* ---- fields ---- */
 
-struct field { const char *name; char value[SHORT]; int rank; bool alarm; }; /* highest rank leaves first */
+static void print_norm(char *out, double value) {
+    if (fabs(value) < 1000) hl_print_fixed(out, HL_WORDS, value, fabs(value) < 100 ? 2 : 1);
+    else hl_words_rate(out, value);
+}
+
+static void print_loss(char *out, double value) {
+    if (fabs(value) < 1e6) hl_print_fixed(out, HL_WORDS, value, 4);
+    else hl_words_rate(out, value);
+}
+
+struct field { const char *name; char value[HL_WORDS]; int rank; bool alarm; }; /* highest rank leaves first */
 
 static int fill_fields(const struct hl_progress_state *s, struct field *fields) {
     struct field *f = fields;
@@ -104,15 +62,15 @@ static int fill_fields(const struct hl_progress_state *s, struct field *fields) 
         print_loss(f++->value, s->eval_loss);
     }
     *f = (struct field){.name = "lr", .rank = 5};
-    print_rate(f++->value, s->learning_rate);
+    hl_words_rate(f++->value, s->learning_rate);
     *f = (struct field){.name = "norm", .rank = 4, .alarm = !isfinite(s->grad_norm)};
     print_norm(f++->value, s->grad_norm);
     *f = (struct field){.name = "tok/s", .rank = 2};
-    print_count(f++->value, s->tokens_per_second);
+    hl_words_count(f++->value, s->tokens_per_second);
     *f = (struct field){.name = "peak", .rank = 3};
-    print_percent(f++->value, s->peak_share);
+    hl_words_percent(f++->value, s->peak_share);
     *f = (struct field){.name = "ETA", .rank = 1};
-    print_duration(f++->value, s->eta_seconds);
+    hl_words_duration(f++->value, s->eta_seconds);
     return (int)(f - fields);
 }
 
