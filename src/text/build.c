@@ -109,7 +109,7 @@ static enum hl_status make_folder(const struct hl_build *build, const char *fold
     struct hl_paths old = {.mem = build->mem};
     struct hl_buf pattern = {.mem = build->mem};
     hl_buf_printf(&pattern, "%s/data-*.hls", folder);
-    enum hl_status status = pattern.failed ? hl_fail_memory(diag, strlen(folder) + 16, "a file name") : hl_glob(&old, pattern.data, NULL);
+    enum hl_status status = pattern.failed ? hl_fail_memory(diag, strlen(folder) + 16, "a file name") : hl_glob(&old, pattern.data, diag);
     if (!status) status = hl_fail_at(diag, HL_E_USER, folder, 0, 0, "holds shards already (%s); remove them or choose another --out", old.items[0]);
     else if (status == HL_E_USER) status = HL_OK; /* no file matches */
     hl_buf_free(&pattern);

@@ -92,4 +92,19 @@ static inline struct hl_dataset *open_data(struct fixture *fixture, const struct
     return dataset;
 }
 
+static inline void check_shape(const struct hl_batch *batch) {
+    int64_t supervised = 0;
+    assert_true(batch->n_sequences >= 1);
+    assert_int_equal(batch->offsets[0], 0);
+    assert_int_equal(batch->offsets[batch->n_sequences], batch->n_tokens);
+    for (int64_t s = 0; s < batch->n_sequences; s++) {
+        assert_true(batch->offsets[s] < batch->offsets[s + 1]);
+        for (int64_t i = batch->offsets[s]; i < batch->offsets[s + 1]; i++) {
+            assert_int_equal(batch->position_N[i], i - batch->offsets[s]);
+            supervised += batch->target_N[i] >= 0;
+        }
+    }
+    assert_int_equal(supervised, batch->n_supervised);
+}
+
 #endif

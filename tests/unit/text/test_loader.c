@@ -8,21 +8,6 @@ static struct hl_batch batch_at(struct fixture *fixture, struct hl_loader *loade
     return batch;
 }
 
-static void check_shape(const struct hl_batch *batch) {
-    int64_t supervised = 0;
-    assert_true(batch->n_sequences >= 1);
-    assert_int_equal(batch->offsets[0], 0);
-    assert_int_equal(batch->offsets[batch->n_sequences], batch->n_tokens);
-    for (int64_t s = 0; s < batch->n_sequences; s++) {
-        assert_true(batch->offsets[s] < batch->offsets[s + 1]);
-        for (int64_t i = batch->offsets[s]; i < batch->offsets[s + 1]; i++) {
-            assert_int_equal(batch->position_N[i], i - batch->offsets[s]);
-            supervised += batch->target_N[i] >= 0;
-        }
-    }
-    assert_int_equal(supervised, batch->n_supervised);
-}
-
 static void test_one_document(void **state) {
     (void)state;
     struct fixture fixture;
