@@ -1,5 +1,5 @@
-/* Text of any bytes in each format, in pieces of several sizes: whatever is handed out is valid UTF-8 and within the input,
- * and the size of the piece changes nothing. */
+/* Text of any bytes in each format, in pieces of several sizes: whatever is handed out is valid
+ * UTF-8 and within the input, and the size of the piece changes nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

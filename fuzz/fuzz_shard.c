@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     for (int verify = 0; verify < 2; verify++) {
         if (hl_shard_parse(mem, bytes, n, "fuzz.hls", 3, verify, &store, NULL)) continue;
         int64_t most = -1;
-        for (uint64_t i = 0; i < store.n_tokens; i++) most = hl_store_token(&store, i) > most ? hl_store_token(&store, i) : most;
+        for (uint64_t i = 0; i < store.n_tokens; i++)
+            most = hl_store_token(&store, i) > most ? hl_store_token(&store, i) : most;
         for (uint64_t d = 0; d < store.n_documents; d++)
             if (hl_store_document_from(&store, store.document_D[d]) != d) abort();
         if (store.n_tokens && store.document_D[store.n_documents - 1] >= store.n_tokens) abort();

@@ -27,7 +27,9 @@ void hl_paths_free(struct hl_paths *paths) {
     *paths = (struct hl_paths){0};
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_bytes(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 enum hl_status hl_glob(struct hl_paths *paths, const char *pattern, struct hl_diag *diag) {
     if (!access(pattern, F_OK) || (!strpbrk(pattern, "*?[") && pattern[0] != '~'))
@@ -40,7 +42,8 @@ enum hl_status hl_glob(struct hl_paths *paths, const char *pattern, struct hl_di
     if (result) return hl_fail_at(diag, HL_E_IO, pattern, 0, 0, "cannot read the folder: %m");
     qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
     enum hl_status status = HL_OK;
-    for (size_t i = 0; i < found.gl_pathc && !status; i++) status = hl_paths_add(paths, found.gl_pathv[i], diag);
+    for (size_t i = 0; i < found.gl_pathc && !status; i++)
+        status = hl_paths_add(paths, found.gl_pathv[i], diag);
     globfree(&found);
     return status;
 }

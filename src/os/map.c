@@ -15,7 +15,8 @@ static enum hl_status map_descriptor(int file, const char *path, struct hl_map *
     if (S_ISDIR(info.st_mode))
         return hl_fail_at(diag, HL_E_USER, path, 0, 0, "is a folder where a file is needed");
     if (!S_ISREG(info.st_mode))
-        return hl_fail_at(diag, HL_E_USER, path, 0, 0, "is not a regular file, so it cannot be mapped");
+        return hl_fail_at(diag, HL_E_USER, path, 0, 0,
+                          "is not a regular file, so it cannot be mapped");
     struct hl_map map = {NULL, (size_t)info.st_size};
     if (map.n_bytes) {
         void *data = mmap(NULL, map.n_bytes, PROT_READ, MAP_PRIVATE, file, 0);

@@ -1,5 +1,5 @@
-/* The loss of a bigram model, as the number that a transformer has to beat: p(b | a) = (count(a b) + 1) / (count(a) + V),
- * counted on the training split, in nats per token of the held-out one.
+/* The loss of a bigram model, as the number that a transformer has to beat: p(b | a) = (count(a b)
+ * + 1) / (count(a) + V), counted on the training split, in nats per token of the held-out one.
  *
  * Only pairs that occur in the held-out split are kept: a table of them, not V x V counts. */
 #include <assert.h>
@@ -93,10 +93,12 @@ static bool count_train(struct counting *counting, const struct hl_batch *batch)
 static bool each_batch(struct counting *counting, enum hl_split split,
                        bool (*count)(struct counting *counting, const struct hl_batch *batch)) {
     struct hl_loader *loader;
-    if (hl_loader_new(counting->dataset->mem, counting->dataset, split, ROWS, &loader, NULL)) return false;
+    if (hl_loader_new(counting->dataset->mem, counting->dataset, split, ROWS, &loader, NULL))
+        return false;
     struct hl_batch batch;
     enum hl_status status;
-    for (int64_t row = 0; !(status = hl_loader_plain_rows(loader, row, ROWS, &batch, NULL)); row += ROWS)
+    for (int64_t row = 0; !(status = hl_loader_plain_rows(loader, row, ROWS, &batch, NULL));
+         row += ROWS)
         if (!count(counting, &batch)) break;
     hl_loader_free(loader);
     return status == HL_END;
@@ -108,7 +110,8 @@ static double mean_loss(const struct counting *counting) {
     for (size_t i = 0; i < pairs->n_slots; i++) {
         if (!pairs->keys[i]) continue;
         uint64_t context = counting->context_V[(pairs->keys[i] - 1) >> 32];
-        sum -= (double)pairs->held[i] * log(((double)pairs->train[i] + 1) / ((double)context + n_vocab));
+        sum -= (double)pairs->held[i] *
+               log(((double)pairs->train[i] + 1) / ((double)context + n_vocab));
     }
     return sum / (double)counting->n_held;
 }

@@ -1,5 +1,5 @@
-/* Data sets: what is in them, and where each position of the endless order leads. The stores come from source.c, the
- * splits from split.c, batches from loader.c. */
+/* Data sets: what is in them, and where each position of the endless order leads. The stores come
+ * from source.c, the splits from split.c, batches from loader.c. */
 #include "text/dataset.h"
 
 #include <assert.h>
@@ -33,25 +33,33 @@ void hl_dataset_free(struct hl_dataset *dataset) {
 
 static enum hl_status check_options(const struct hl_data_options *options, struct hl_diag *diag) {
     if (!options->data.n)
-        return hl_fail(diag, HL_E_USER, "no data: name text files or shards with --data, for example --data corpus.txt");
+        return hl_fail(
+            diag, HL_E_USER,
+            "no data: name text files or shards with --data, for example --data corpus.txt");
     if (options->block_size < 1) return hl_fail(diag, HL_E_USER, "block_size must be at least 1");
     if (!(options->validation_split >= 0 && options->validation_split < 1))
         return hl_fail(diag, HL_E_USER, "validation_split must be in [0, 1)");
     return HL_OK;
 }
 
-static enum hl_status check_sizes(const struct hl_dataset *dataset, const struct hl_data_options *options,
-                                  struct hl_diag *diag) {
+static enum hl_status check_sizes(const struct hl_dataset *dataset,
+                                  const struct hl_data_options *options, struct hl_diag *diag) {
     for (size_t s = 0; s < dataset->n_sources; s++) {
         const struct hl_stream *stream = &dataset->sources[s].train;
         const char *name = options->data.items[dataset->n_sources > 1 ? s : 0];
-        if (!stream->n_tokens) return hl_fail(diag, HL_E_USER, "--data '%s' is empty: there is nothing to train on", name);
+        if (!stream->n_tokens)
+            return hl_fail(diag, HL_E_USER, "--data '%s' is empty: there is nothing to train on",
+                           name);
         if (hl_stream_n_targets(stream) < (uint64_t)dataset->row_tokens)
-            return hl_fail(diag, HL_E_USER, "--data '%s' has %" PRIu64 " tokens to train on, fewer than one row of block_size %" PRId64
-                           ": give more text or a smaller --block_size", name, stream->n_tokens, dataset->row_tokens);
+            return hl_fail(diag, HL_E_USER,
+                           "--data '%s' has %" PRIu64
+                           " tokens to train on, fewer than one row of block_size %" PRId64
+                           ": give more text or a smaller --block_size",
+                           name, stream->n_tokens, dataset->row_tokens);
     }
     if (dataset->n_held && !dataset->held[0].train.n_tokens)
-        return hl_fail(diag, HL_E_USER, "--validation_data '%s' is empty", options->validation_data.items[0]);
+        return hl_fail(diag, HL_E_USER, "--validation_data '%s' is empty",
+                       options->validation_data.items[0]);
     return HL_OK;
 }
 
@@ -62,33 +70,42 @@ static uint64_t hash_of(const struct hl_dataset *dataset, const struct hl_data_o
         hash = XXH3_64bits_withSeed(words, sizeof words, hash);
     }
     for (size_t s = 0; s < dataset->n_sources; s++) {
-        const uint64_t words[] = {(uint64_t)dataset->sources[s].quota, dataset->sources[s].n_stores};
+        const uint64_t words[] = {(uint64_t)dataset->sources[s].quota,
+                                  dataset->sources[s].n_stores};
         hash = XXH3_64bits_withSeed(words, sizeof words, hash);
     }
-    const uint64_t words[] = {(uint64_t)dataset->row_tokens, dataset->document_mask, dataset->n_held, dataset->tokenizer_hash};
+    const uint64_t words[] = {(uint64_t)dataset->row_tokens, dataset->document_mask,
+                              dataset->n_held, dataset->tokenizer_hash};
     return XXH3_64bits_withSeed(words, sizeof words, hash);
 }
 
 static enum hl_status fill(struct hl_dataset *dataset, const struct hl_data_options *options,
-                           const struct hl_tokenizer *tokenizer, int n_threads, struct hl_log *log, struct hl_diag *diag) {
+                           const struct hl_tokenizer *tokenizer, int n_threads, struct hl_log *log,
+                           struct hl_diag *diag) {
     enum hl_status status = hl_sources_open(dataset, options, tokenizer, n_threads, log, diag);
-    if (!status) status = hl_dataset_split(dataset, options->validation_split, options->validation_data.n > 0, log, diag);
+    if (!status)
+        status = hl_dataset_split(dataset, options->validation_split,
+                                  options->validation_data.n > 0, log, diag);
     if (!status) status = check_sizes(dataset, options, diag);
     if (!status) dataset->hash = hash_of(dataset, options);
     return status;
 }
 
 enum hl_status hl_dataset_open(struct hl_mem *mem, const struct hl_data_options *options,
-                               const struct hl_tokenizer *tokenizer, int n_threads, struct hl_log *log,
-                               struct hl_dataset **out, struct hl_diag *diag) {
+                               const struct hl_tokenizer *tokenizer, int n_threads,
+                               struct hl_log *log, struct hl_dataset **out, struct hl_diag *diag) {
     enum hl_status status = check_options(options, diag);
     if (status) return status;
     struct hl_dataset *dataset = hl_alloc(mem, 1, sizeof *dataset);
     if (!dataset) return hl_fail_memory(diag, sizeof *dataset, "a data set");
     int32_t bos = hl_tokenizer_bos(tokenizer), eos = hl_tokenizer_eos(tokenizer);
-    *dataset = (struct hl_dataset){.mem = mem, .row_tokens = options->block_size, .document_mask = options->document_mask,
-                                   .seed = options->seed, .vocab_size = hl_tokenizer_vocab_size(tokenizer),
-                                   .start_token = bos >= 0 ? bos : eos, .tokenizer_hash = hl_tokenizer_hash(tokenizer)};
+    *dataset = (struct hl_dataset){.mem = mem,
+                                   .row_tokens = options->block_size,
+                                   .document_mask = options->document_mask,
+                                   .seed = options->seed,
+                                   .vocab_size = hl_tokenizer_vocab_size(tokenizer),
+                                   .start_token = bos >= 0 ? bos : eos,
+                                   .tokenizer_hash = hl_tokenizer_hash(tokenizer)};
     status = fill(dataset, options, tokenizer, n_threads, log, diag);
     if (status) hl_dataset_free(dataset);
     else *out = dataset;
@@ -101,7 +118,8 @@ size_t hl_dataset_n_streams(const struct hl_dataset *dataset, enum hl_split spli
     return split == HL_SPLIT_VALIDATION && dataset->n_held ? dataset->n_held : dataset->n_sources;
 }
 
-const struct hl_stream *hl_dataset_stream(const struct hl_dataset *dataset, enum hl_split split, size_t i) {
+const struct hl_stream *hl_dataset_stream(const struct hl_dataset *dataset, enum hl_split split,
+                                          size_t i) {
     assert(i < hl_dataset_n_streams(dataset, split));
     if (split == HL_SPLIT_TRAIN) return &dataset->sources[i].train;
     return dataset->n_held ? &dataset->held[i].train : &dataset->sources[i].validation;
@@ -141,7 +159,8 @@ static int64_t shuffled_row(const struct hl_dataset *dataset, size_t source, uin
 
 static struct hl_place mixed_place(const struct hl_dataset *dataset, uint64_t position) {
     uint64_t block = position / HL_MIX_BLOCK;
-    uint64_t key = hl_rng_u64(dataset->seed, HL_RNG_DATA, block); /* block < 2^40: the keys of sources are others */
+    uint64_t key = hl_rng_u64(dataset->seed, HL_RNG_DATA,
+                              block); /* block < 2^40: the keys of sources are others */
     int64_t j = (int64_t)hl_permute(position % HL_MIX_BLOCK, HL_MIX_BLOCK, key);
     size_t source = 0;
     while (j >= dataset->sources[source].quota) j -= dataset->sources[source++].quota;
@@ -149,7 +168,8 @@ static struct hl_place mixed_place(const struct hl_dataset *dataset, uint64_t po
     return (struct hl_place){source, shuffled_row(dataset, source, i)};
 }
 
-struct hl_place hl_dataset_plain_place(const struct hl_dataset *dataset, enum hl_split split, int64_t position) {
+struct hl_place hl_dataset_plain_place(const struct hl_dataset *dataset, enum hl_split split,
+                                       int64_t position) {
     size_t i = 0;
     for (; i + 1 < hl_dataset_n_streams(dataset, split); i++) {
         int64_t n = hl_stream_n_rows(hl_dataset_stream(dataset, split, i));

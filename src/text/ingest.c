@@ -8,8 +8,9 @@
 
 enum { MOST_THREADS = 64, MOST_ITEMS = 1 << 20 };
 
-void hl_ingest_init(struct hl_ingest *ingest, struct hl_mem *mem, const struct hl_tokenizer *tokenizer,
-                    struct hl_token_sink *sink, struct hl_log *log) {
+void hl_ingest_init(struct hl_ingest *ingest, struct hl_mem *mem,
+                    const struct hl_tokenizer *tokenizer, struct hl_token_sink *sink,
+                    struct hl_log *log) {
     *ingest = (struct hl_ingest){.mem = mem, .tokenizer = tokenizer, .sink = sink, .n_threads = 1};
     hl_text_reader_init(&ingest->reader, mem, log);
     ingest->reader.any_bytes = tokenizer->plain;
@@ -49,15 +50,17 @@ static void encode_share(void *context, int r) {
     tokens->n = 0;
     for (size_t i = share->first; i < share->last && !share->status; i++) {
         const struct hl_ingest_item *item = &ingest->items[i];
-        share->status = hl_tokenizer_encode(ingest->tokenizer, ingest->text.data + item->start, item->n, false,
-                                            tokens, &share->diag);
+        share->status = hl_tokenizer_encode(ingest->tokenizer, ingest->text.data + item->start,
+                                            item->n, false, tokens, &share->diag);
         ingest->item_end[i] = tokens->n;
     }
 }
 
 /* Neighbouring items of about equal bytes per thread. */
 static int make_shares(const struct hl_ingest *ingest, struct share *shares) {
-    int n = ingest->n_threads < 1 ? 1 : ingest->n_threads > MOST_THREADS ? MOST_THREADS : ingest->n_threads;
+    int n = ingest->n_threads < 1              ? 1
+            : ingest->n_threads > MOST_THREADS ? MOST_THREADS
+                                               : ingest->n_threads;
     size_t i = 0;
     for (int r = 0; r < n; r++) {
         size_t until = ingest->text.n / (size_t)n * (size_t)(r + 1);
@@ -68,8 +71,8 @@ static int make_shares(const struct hl_ingest *ingest, struct share *shares) {
     return n;
 }
 
-static enum hl_status hand_over(struct hl_ingest *ingest, const struct encoding *encoding, int n_shares,
-                                struct hl_diag *diag) {
+static enum hl_status hand_over(struct hl_ingest *ingest, const struct encoding *encoding,
+                                int n_shares, struct hl_diag *diag) {
     int32_t eos = hl_tokenizer_eos(ingest->tokenizer);
     struct hl_token_sink *sink = ingest->sink;
     enum hl_status status = HL_OK;
@@ -92,8 +95,10 @@ static enum hl_status hand_over(struct hl_ingest *ingest, const struct encoding 
 static enum hl_status flush(struct hl_ingest *ingest, struct hl_diag *diag) {
     if (!ingest->n_items) return HL_OK;
     struct encoding encoding = {.ingest = ingest};
-    if (!ingest->tokens_R) ingest->tokens_R = hl_alloc(ingest->mem, MOST_THREADS, sizeof *ingest->tokens_R);
-    if (!ingest->tokens_R) return hl_fail_memory(diag, MOST_THREADS * sizeof *ingest->tokens_R, "token lists");
+    if (!ingest->tokens_R)
+        ingest->tokens_R = hl_alloc(ingest->mem, MOST_THREADS, sizeof *ingest->tokens_R);
+    if (!ingest->tokens_R)
+        return hl_fail_memory(diag, MOST_THREADS * sizeof *ingest->tokens_R, "token lists");
     int n = make_shares(ingest, encoding.shares);
     hl_parallel(n, encode_share, &encoding);
     for (int r = 0; r < n; r++)
@@ -120,20 +125,24 @@ static enum hl_status item_room(struct hl_ingest *ingest, struct hl_diag *diag) 
     return HL_OK;
 }
 
-static enum hl_status add(struct hl_ingest *ingest, const struct hl_text_piece *piece, struct hl_diag *diag) {
+static enum hl_status add(struct hl_ingest *ingest, const struct hl_text_piece *piece,
+                          struct hl_diag *diag) {
     enum hl_status status = item_room(ingest, diag);
     if (status) return status;
-    ingest->items[ingest->n_items++] = (struct hl_ingest_item){ingest->text.n, piece->n, piece->ends_document};
+    ingest->items[ingest->n_items++] =
+        (struct hl_ingest_item){ingest->text.n, piece->n, piece->ends_document};
     hl_buf_add(&ingest->text, piece->text, piece->n);
     if (ingest->text.failed) return hl_fail_memory(diag, piece->n, "a batch of text");
-    size_t enough = ingest->reader.piece_bytes * (size_t)(ingest->n_threads < 1 ? 1 : ingest->n_threads);
+    size_t enough =
+        ingest->reader.piece_bytes * (size_t)(ingest->n_threads < 1 ? 1 : ingest->n_threads);
     return ingest->text.n >= enough || ingest->n_items >= MOST_ITEMS ? flush(ingest, diag) : HL_OK;
 }
 
 enum hl_status hl_ingest_file(struct hl_ingest *ingest, const char *path, struct hl_diag *diag) {
     enum hl_status status = hl_text_reader_open(&ingest->reader, path, diag);
     struct hl_text_piece piece;
-    while (!status && !(status = hl_text_reader_next(&ingest->reader, &piece, diag))) status = add(ingest, &piece, diag);
+    while (!status && !(status = hl_text_reader_next(&ingest->reader, &piece, diag)))
+        status = add(ingest, &piece, diag);
     if (status == HL_END) status = flush(ingest, diag);
     hl_text_reader_close(&ingest->reader);
     return status;

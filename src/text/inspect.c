@@ -25,7 +25,8 @@ static void put_documents(struct hl_buf *out, const struct hl_store *store) {
     if (!store->n_documents) return;
     char mean[40];
     hl_print_fixed(mean, sizeof mean, (double)store->n_tokens / (double)store->n_documents, 1);
-    hl_buf_printf(out, "%-12s%" PRIu64 ", of %" PRIu64 " to %" PRIu64 " tokens, mean %s\n", "documents", store->n_documents, least, most, mean);
+    hl_buf_printf(out, "%-12s%" PRIu64 ", of %" PRIu64 " to %" PRIu64 " tokens, mean %s\n",
+                  "documents", store->n_documents, least, most, mean);
 }
 
 /* One quoted line; what is not printable text is escaped. */
@@ -33,7 +34,11 @@ static void put_text(struct hl_buf *out, const char *text, size_t n) {
     hl_buf_puts(out, "\"");
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)text[i];
-        size_t k = c < 0x80 ? 1 : hl_utf8_valid(text + i, n - i < 4 ? n - i : 4) ? (c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4) : 0;
+        size_t k = c < 0x80                                         ? 1
+                   : hl_utf8_valid(text + i, n - i < 4 ? n - i : 4) ? (c < 0xE0   ? 2
+                                                                       : c < 0xF0 ? 3
+                                                                                  : 4)
+                                                                    : 0;
         if (c == '\n') hl_buf_puts(out, "\\n");
         else if (c == '"' || c == '\\') hl_buf_printf(out, "\\%c", c);
         else if (!k || c < 0x20 || c == 0x7F) hl_buf_printf(out, "\\x%02x", (unsigned)c);
@@ -43,14 +48,16 @@ static void put_text(struct hl_buf *out, const char *text, size_t n) {
     hl_buf_puts(out, "\"\n");
 }
 
-static enum hl_status put_tokens(struct hl_mem *mem, const struct hl_store *store, const struct hl_tokenizer *tokenizer,
-                                 size_t n_tokens, struct hl_buf *out, struct hl_diag *diag) {
+static enum hl_status put_tokens(struct hl_mem *mem, const struct hl_store *store,
+                                 const struct hl_tokenizer *tokenizer, size_t n_tokens,
+                                 struct hl_buf *out, struct hl_diag *diag) {
     size_t n = store->n_tokens < n_tokens ? (size_t)store->n_tokens : n_tokens;
     int32_t *ids = hl_alloc(mem, n, sizeof *ids);
     if (!ids) return hl_fail_memory(diag, n * sizeof *ids, "the first tokens");
     hl_store_copy(store, 0, n, ids);
     hl_buf_printf(out, "%-12s", "begins");
-    for (size_t i = 0; i < n; i++) hl_buf_printf(out, "%" PRId32 "%s", ids[i], i + 1 < n ? " " : "\n");
+    for (size_t i = 0; i < n; i++)
+        hl_buf_printf(out, "%" PRId32 "%s", ids[i], i + 1 < n ? " " : "\n");
     enum hl_status status = HL_OK;
     if (tokenizer) {
         struct hl_buf text = {.mem = mem};
@@ -63,26 +70,39 @@ static enum hl_status put_tokens(struct hl_mem *mem, const struct hl_store *stor
     return status;
 }
 
-static enum hl_status describe(struct hl_mem *mem, const char *path, const struct hl_store *store, const struct hl_tokenizer *tokenizer,
-                               size_t n_tokens, struct hl_buf *out, struct hl_diag *diag) {
+static enum hl_status describe(struct hl_mem *mem, const char *path, const struct hl_store *store,
+                               const struct hl_tokenizer *tokenizer, size_t n_tokens,
+                               struct hl_buf *out, struct hl_diag *diag) {
     hl_buf_printf(out, "%-12s%s\n", "file", path);
     hl_buf_printf(out, "%-12s%s\n", "format", hl_shard_kind_name(hl_shard_kind_of(path)));
     put_bytes(out, "size", store->map.n_bytes);
-    hl_buf_printf(out, "%-12s%" PRIu64 " of %d bytes, largest %" PRId64 "\n", "tokens", store->n_tokens, store->width, store->max_token);
+    hl_buf_printf(out, "%-12s%" PRIu64 " of %d bytes, largest %" PRId64 "\n", "tokens",
+                  store->n_tokens, store->width, store->max_token);
     put_documents(out, store);
-    if (store->tokenizer_hash) hl_buf_printf(out, "%-12s%016" PRIx64 "\n", "tokenizer", store->tokenizer_hash);
+    if (store->tokenizer_hash)
+        hl_buf_printf(out, "%-12s%016" PRIx64 "\n", "tokenizer", store->tokenizer_hash);
     else hl_buf_printf(out, "%-12snot recorded\n", "tokenizer");
-    bool known = tokenizer && (!store->tokenizer_hash || store->tokenizer_hash == hl_tokenizer_hash(tokenizer));
-    if (tokenizer && !known) hl_buf_printf(out, "%-12sthe tokenizer given is another one (%016" PRIx64 ")\n", "", hl_tokenizer_hash(tokenizer));
-    enum hl_status status = store->n_tokens ? put_tokens(mem, store, known ? tokenizer : NULL, n_tokens, out, diag) : HL_OK;
+    bool known = tokenizer &&
+                 (!store->tokenizer_hash || store->tokenizer_hash == hl_tokenizer_hash(tokenizer));
+    if (tokenizer && !known)
+        hl_buf_printf(out, "%-12sthe tokenizer given is another one (%016" PRIx64 ")\n", "",
+                      hl_tokenizer_hash(tokenizer));
+    enum hl_status status =
+        store->n_tokens ? put_tokens(mem, store, known ? tokenizer : NULL, n_tokens, out, diag)
+                        : HL_OK;
     if (status) return status;
     bool good = hl_store_checksum(store) == store->checksum;
-    hl_buf_printf(out, "%-12s%016" PRIx64 " %s\n", "checksum", store->checksum, good ? "holds" : "DIFFERS");
-    if (!good) return hl_fail_at(diag, HL_E_FORMAT, path, 0, 0, "the shard's tokens are damaged: the checksum differs; copy or build it again");
+    hl_buf_printf(out, "%-12s%016" PRIx64 " %s\n", "checksum", store->checksum,
+                  good ? "holds" : "DIFFERS");
+    if (!good)
+        return hl_fail_at(
+            diag, HL_E_FORMAT, path, 0, 0,
+            "the shard's tokens are damaged: the checksum differs; copy or build it again");
     return HL_OK;
 }
 
-enum hl_status hl_shard_describe(struct hl_mem *mem, const char *path, const struct hl_tokenizer *tokenizer, size_t n_tokens,
+enum hl_status hl_shard_describe(struct hl_mem *mem, const char *path,
+                                 const struct hl_tokenizer *tokenizer, size_t n_tokens,
                                  struct hl_buf *out, struct hl_diag *diag) {
     struct hl_store store;
     int32_t eos = tokenizer ? hl_tokenizer_eos(tokenizer) : -1;

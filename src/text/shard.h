@@ -1,5 +1,6 @@
-/* Token shards on disk, docs/formats/shards.md: our own format (read and written) and llm.c's (read). Both are used from
- * the mapped file. A shard appears under its name only when it is whole: it is written beside it and renamed. */
+/* Token shards on disk, docs/formats/shards.md: our own format (read and written) and llm.c's
+ * (read). Both are used from the mapped file. A shard appears under its name only when it is whole:
+ * it is written beside it and renamed. */
 #ifndef HALLEY_TEXT_SHARD_H
 #define HALLEY_TEXT_SHARD_H
 
@@ -19,12 +20,14 @@ const char *hl_shard_kind_name(enum hl_shard_kind kind);
 /* Map a shard. Header and document index are checked always.
  * eos     where documents end in llm.c's shards, which have no index; -1: the shard is one document
  * verify  also compare the checksum of the tokens (reads the whole file)
- * errors  HL_E_FORMAT: damaged, cut off, not a shard; HL_E_UNSUPPORTED: newer version, big-endian machine */
-enum hl_status hl_shard_open(struct hl_mem *mem, const char *path, int32_t eos, bool verify, struct hl_store *out,
-                             struct hl_diag *diag) HL_MUST_CHECK;
+ * errors  HL_E_FORMAT: damaged, cut off, not a shard; HL_E_UNSUPPORTED: newer version, big-endian
+ * machine */
+enum hl_status hl_shard_open(struct hl_mem *mem, const char *path, int32_t eos, bool verify,
+                             struct hl_store *out, struct hl_diag *diag) HL_MUST_CHECK;
 /* The same over bytes in memory, which are borrowed: for tests and fuzzing. */
-enum hl_status hl_shard_parse(struct hl_mem *mem, const void *bytes, size_t n, const char *name, int32_t eos, bool verify,
-                              struct hl_store *out, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_shard_parse(struct hl_mem *mem, const void *bytes, size_t n, const char *name,
+                              int32_t eos, bool verify, struct hl_store *out,
+                              struct hl_diag *diag) HL_MUST_CHECK;
 
 /* Writes one shard through the sink interface. Memory: the document index and a small buffer. */
 struct hl_shard_writer {
@@ -41,10 +44,12 @@ struct hl_shard_writer {
     char *narrow;
     XXH3_state_t checksum;
 };
-enum hl_status hl_shard_writer_open(struct hl_shard_writer *writer, struct hl_mem *mem, const char *path, int64_t vocab_size,
-                                    uint64_t tokenizer_hash, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_shard_writer_open(struct hl_shard_writer *writer, struct hl_mem *mem,
+                                    const char *path, int64_t vocab_size, uint64_t tokenizer_hash,
+                                    struct hl_diag *diag) HL_MUST_CHECK;
 /* Writes index and header, flushes to the device, renames. */
-enum hl_status hl_shard_writer_commit(struct hl_shard_writer *writer, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_shard_writer_commit(struct hl_shard_writer *writer,
+                                      struct hl_diag *diag) HL_MUST_CHECK;
 /* Closes; what was not committed is removed. Harmless after commit and on a zeroed writer. */
 void hl_shard_writer_close(struct hl_shard_writer *writer);
 

@@ -11,14 +11,14 @@ enum { HL_SHARD_VERSION = 1, HL_SHARD_HEADER_BYTES = 128 };
 struct hl_shard_header {
     char magic[8];
     uint32_t version;
-    uint32_t token_bytes;     /* 2 or 4 */
+    uint32_t token_bytes; /* 2 or 4 */
     uint64_t n_tokens;
     uint64_t n_documents;
     uint64_t tokenizer_hash;
-    uint64_t max_token;       /* 0 when there are no tokens */
-    uint64_t checksum;        /* xxh3 of tokens, then document index */
-    uint64_t tokens_at;       /* offset in the file: 128 */
-    uint64_t documents_at;    /* offset, a multiple of 8; zeros between */
+    uint64_t max_token;    /* 0 when there are no tokens */
+    uint64_t checksum;     /* xxh3 of tokens, then document index */
+    uint64_t tokens_at;    /* offset in the file: 128 */
+    uint64_t documents_at; /* offset, a multiple of 8; zeros between */
     uint64_t file_bytes;
     uint64_t reserved[5];     /* 0 */
     uint64_t header_checksum; /* xxh3 of the 120 bytes before it */

@@ -1,4 +1,5 @@
-/* From what the user wrote behind --data to token stores: "weight:path" entries, globs, runs of text files. */
+/* From what the user wrote behind --data to token stores: "weight:path" entries, globs, runs of
+ * text files. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,11 +35,14 @@ static const char *parse_weight(const char *entry, double *weight) {
     return colon + 1;
 }
 
-static enum hl_status new_store(struct hl_dataset *dataset, struct hl_store **out, struct hl_diag *diag) {
+static enum hl_status new_store(struct hl_dataset *dataset, struct hl_store **out,
+                                struct hl_diag *diag) {
     if (dataset->n_stores == dataset->store_capacity) {
         size_t capacity = dataset->store_capacity ? 2 * dataset->store_capacity : 16;
-        struct hl_store **stores = hl_realloc(dataset->mem, dataset->stores, capacity, sizeof *stores);
-        if (!stores) return hl_fail_memory(diag, capacity * sizeof *stores, "a list of token stores");
+        struct hl_store **stores =
+            hl_realloc(dataset->mem, dataset->stores, capacity, sizeof *stores);
+        if (!stores)
+            return hl_fail_memory(diag, capacity * sizeof *stores, "a list of token stores");
         dataset->stores = stores;
         dataset->store_capacity = capacity;
     }
@@ -49,25 +53,33 @@ static enum hl_status new_store(struct hl_dataset *dataset, struct hl_store **ou
     return HL_OK;
 }
 
-/* One document alone has no end-of-text token behind it: nothing follows that it could be told from. */
+/* One document alone has no end-of-text token behind it: nothing follows that it could be told
+ * from. */
 static void drop_last_end(const struct hl_tokenizer *tokenizer, struct hl_store *store) {
     int32_t eos = hl_tokenizer_eos(tokenizer);
-    if (store->n_documents == 1 && store->n_tokens > 1 && eos >= 0 && hl_store_token(store, store->n_tokens - 1) == eos)
+    if (store->n_documents == 1 && store->n_tokens > 1 && eos >= 0 &&
+        hl_store_token(store, store->n_tokens - 1) == eos)
         store->n_tokens--;
 }
 
-static enum hl_status open_shard(const struct opening *opening, char *path, struct hl_store *store, struct hl_diag *diag) {
+static enum hl_status open_shard(const struct opening *opening, char *path, struct hl_store *store,
+                                 struct hl_diag *diag) {
     const struct hl_tokenizer *tokenizer = opening->job.tokenizer;
     bool verify = hl_bytes_of_files(&path, 1) <= VERIFY_BYTES;
-    enum hl_status status = hl_shard_open(opening->job.mem, path, hl_tokenizer_eos(tokenizer), verify, store, diag);
+    enum hl_status status =
+        hl_shard_open(opening->job.mem, path, hl_tokenizer_eos(tokenizer), verify, store, diag);
     if (status) return status;
     if (store->tokenizer_hash && store->tokenizer_hash != hl_tokenizer_hash(tokenizer))
-        return hl_fail_at(diag, HL_E_USER, path, 0, 0, "the shard was made with another tokenizer (hash %016" PRIx64
-                          ", this one has %016" PRIx64 "); give the tokenizer.json that stands beside it",
+        return hl_fail_at(diag, HL_E_USER, path, 0, 0,
+                          "the shard was made with another tokenizer (hash %016" PRIx64
+                          ", this one has %016" PRIx64
+                          "); give the tokenizer.json that stands beside it",
                           store->tokenizer_hash, hl_tokenizer_hash(tokenizer));
     if (store->max_token >= opening->dataset->vocab_size)
-        return hl_fail_at(diag, HL_E_USER, path, 0, 0, "the shard holds token %" PRId64 " but the tokenizer has only %" PRId64
-                          " tokens: it was made with another one", store->max_token, opening->dataset->vocab_size);
+        return hl_fail_at(diag, HL_E_USER, path, 0, 0,
+                          "the shard holds token %" PRId64 " but the tokenizer has only %" PRId64
+                          " tokens: it was made with another one",
+                          store->max_token, opening->dataset->vocab_size);
     return HL_OK;
 }
 
@@ -76,15 +88,17 @@ static bool ends_with(const char *path, const char *end) {
     return n >= k && !strcasecmp(path + n - k, end);
 }
 
-/* Files that begin with a shard's magic; and those whose name says so, so that a damaged one is not read as text. */
+/* Files that begin with a shard's magic; and those whose name says so, so that a damaged one is not
+ * read as text. */
 static bool is_shard(const struct opening *opening, const char *path) {
     if (hl_shard_kind_of(path) != HL_SHARD_NONE) return true;
-    return opening->job.options->text_format == HL_TEXT_AUTO && (ends_with(path, ".hls") || ends_with(path, ".bin"));
+    return opening->job.options->text_format == HL_TEXT_AUTO &&
+           (ends_with(path, ".hls") || ends_with(path, ".bin"));
 }
 
 /* Each shard is a store; text files that follow each other share one. */
-static enum hl_status open_paths(const struct opening *opening, const struct hl_paths *paths, struct hl_source *source,
-                                 struct hl_diag *diag) {
+static enum hl_status open_paths(const struct opening *opening, const struct hl_paths *paths,
+                                 struct hl_source *source, struct hl_diag *diag) {
     struct hl_dataset *dataset = opening->dataset;
     source->first_store = dataset->n_stores;
     source->train.mem = source->validation.mem = dataset->mem;
@@ -117,19 +131,23 @@ static enum hl_status open_source(const struct opening *opening, char *const *en
 }
 
 /* All entries have a weight or none has. n_weighted: how many do. */
-static enum hl_status check_weights(const struct hl_string_list *data, size_t *n_weighted, struct hl_diag *diag) {
+static enum hl_status check_weights(const struct hl_string_list *data, size_t *n_weighted,
+                                    struct hl_diag *diag) {
     const char *without = NULL;
     *n_weighted = 0;
     for (size_t i = 0; i < data->n; i++) {
         double weight;
         bool weighted = parse_weight(data->items[i], &weight) != data->items[i];
         if (weighted && !(weight > 0))
-            return hl_fail(diag, HL_E_USER, "--data '%s': a weight must be greater than 0", data->items[i]);
+            return hl_fail(diag, HL_E_USER, "--data '%s': a weight must be greater than 0",
+                           data->items[i]);
         if (weighted) ++*n_weighted;
         else without = data->items[i];
     }
     if (*n_weighted && without)
-        return hl_fail(diag, HL_E_USER, "--data '%s' has no weight but others have: write weight:%s", without, without);
+        return hl_fail(diag, HL_E_USER,
+                       "--data '%s' has no weight but others have: write weight:%s", without,
+                       without);
     return HL_OK;
 }
 
@@ -138,7 +156,8 @@ static enum hl_status set_quotas(struct hl_source *sources, size_t n, struct hl_
     double sum = 0;
     int64_t given = 0;
     for (size_t s = 0; s < n; s++) sum += sources[s].weight;
-    for (size_t s = 0; s < n; s++) given += sources[s].quota = (int64_t)(sources[s].weight / sum * HL_MIX_BLOCK);
+    for (size_t s = 0; s < n; s++)
+        given += sources[s].quota = (int64_t)(sources[s].weight / sum * HL_MIX_BLOCK);
     for (; given < HL_MIX_BLOCK; given++) {
         size_t best = 0;
         double most = -1;
@@ -150,8 +169,10 @@ static enum hl_status set_quotas(struct hl_source *sources, size_t n, struct hl_
     }
     for (size_t s = 0; s < n; s++)
         if (!sources[s].quota)
-            return hl_fail(diag, HL_E_USER, "--data: source %zu has less than one in %d parts of the weights; "
-                           "it would never be seen", s + 1, HL_MIX_BLOCK);
+            return hl_fail(diag, HL_E_USER,
+                           "--data: source %zu has less than one in %d parts of the weights; "
+                           "it would never be seen",
+                           s + 1, HL_MIX_BLOCK);
     return HL_OK;
 }
 
@@ -165,21 +186,26 @@ static enum hl_status open_list(const struct opening *opening, const struct hl_s
     if (!*out) return hl_fail_memory(diag, n * sizeof **out, "a list of sources");
     *n_out = n;
     if (!n_weighted) return open_source(opening, data->items, data->n, *out, diag);
-    for (size_t s = 0; s < n && !status; s++) status = open_source(opening, &data->items[s], 1, &(*out)[s], diag);
+    for (size_t s = 0; s < n && !status; s++)
+        status = open_source(opening, &data->items[s], 1, &(*out)[s], diag);
     if (!status && n > 1) status = set_quotas(*out, n, diag);
     return status;
 }
 
 enum hl_status hl_sources_open(struct hl_dataset *dataset, const struct hl_data_options *options,
-                               const struct hl_tokenizer *tokenizer, int n_threads, struct hl_log *log,
-                               struct hl_diag *diag) {
+                               const struct hl_tokenizer *tokenizer, int n_threads,
+                               struct hl_log *log, struct hl_diag *diag) {
     struct opening opening = {dataset, {dataset->mem, tokenizer, options, n_threads, log}};
-    enum hl_status status = open_list(&opening, &options->data, &dataset->sources, &dataset->n_sources, diag);
+    enum hl_status status =
+        open_list(&opening, &options->data, &dataset->sources, &dataset->n_sources, diag);
     if (!status && options->validation_data.n) {
-        status = open_list(&opening, &options->validation_data, &dataset->held, &dataset->n_held, diag);
+        status =
+            open_list(&opening, &options->validation_data, &dataset->held, &dataset->n_held, diag);
         if (!status && dataset->held[0].weight > 0)
-            status = hl_fail(diag, HL_E_USER, "--validation_data '%s': weights have no meaning there; every token counts once",
-                             options->validation_data.items[0]);
+            status = hl_fail(
+                diag, HL_E_USER,
+                "--validation_data '%s': weights have no meaning there; every token counts once",
+                options->validation_data.items[0]);
     }
     return status;
 }

@@ -1,4 +1,5 @@
-/* Which documents are held out: a permutation with a fixed key, so that another training seed sees the same split. */
+/* Which documents are held out: a permutation with a fixed key, so that another training seed sees
+ * the same split. */
 #include <assert.h>
 #include <inttypes.h>
 
@@ -22,25 +23,31 @@ static uint64_t document_end(const struct hl_store *store, uint64_t d) {
     return d + 1 < store->n_documents ? store->document_D[d + 1] : store->n_tokens;
 }
 
-static enum hl_status by_documents(const struct division *division, double fraction, struct hl_diag *diag) {
+static enum hl_status by_documents(const struct division *division, double fraction,
+                                   struct hl_diag *diag) {
     uint64_t n = division->n_documents, n_held = (uint64_t)((double)n * fraction + 0.5), d = 0;
     n_held = n_held < 1 ? 1 : n_held > n - 1 ? n - 1 : n_held;
     for (size_t k = 0; k < division->source->n_stores; k++) {
         const struct hl_store *store = store_of(division, k);
         for (uint64_t i = 0; i < store->n_documents; i++, d++) {
             bool held = hl_permute(d, n, SPLIT_KEY) < n_held;
-            struct hl_stream *stream = held ? &division->source->validation : &division->source->train;
+            struct hl_stream *stream =
+                held ? &division->source->validation : &division->source->train;
             uint64_t start = store->document_D[i];
-            enum hl_status status = hl_stream_add(stream, store, start, document_end(store, i) - start, diag);
+            enum hl_status status =
+                hl_stream_add(stream, store, start, document_end(store, i) - start, diag);
             if (status) return status;
         }
     }
-    division->source->train.first_input = division->source->validation.first_input = division->dataset->start_token;
+    division->source->train.first_input = division->source->validation.first_input =
+        division->dataset->start_token;
     return HL_OK;
 }
 
-/* The last `n_held` tokens of the stream are held out; the token before them is their first input. */
-static enum hl_status by_tokens(const struct division *division, uint64_t n_held, struct hl_diag *diag) {
+/* The last `n_held` tokens of the stream are held out; the token before them is their first input.
+ */
+static enum hl_status by_tokens(const struct division *division, uint64_t n_held,
+                                struct hl_diag *diag) {
     uint64_t left = division->n_tokens - n_held;
     struct hl_source *source = division->source;
     source->train.first_input = source->validation.first_input = division->dataset->start_token;
@@ -48,7 +55,8 @@ static enum hl_status by_tokens(const struct division *division, uint64_t n_held
         const struct hl_store *store = store_of(division, k);
         uint64_t n = store->n_tokens < left ? store->n_tokens : left;
         enum hl_status status = hl_stream_add(&source->train, store, 0, n, diag);
-        if (!status) status = hl_stream_add(&source->validation, store, n, store->n_tokens - n, diag);
+        if (!status)
+            status = hl_stream_add(&source->validation, store, n, store->n_tokens - n, diag);
         if (status) return status;
         left -= n;
         if (n && !left) source->validation.first_input = (int32_t)hl_store_token(store, n - 1);
@@ -63,20 +71,30 @@ static enum hl_status divide(struct hl_dataset *dataset, struct hl_source *sourc
         division.n_documents += store_of(&division, k)->n_documents;
         division.n_tokens += store_of(&division, k)->n_tokens;
     }
-    if (fraction > 0 && division.n_documents >= LEAST_DOCUMENTS) return by_documents(&division, fraction, diag);
-    return by_tokens(&division, fraction > 0 ? (uint64_t)((double)division.n_tokens * fraction) : 0, diag);
+    if (fraction > 0 && division.n_documents >= LEAST_DOCUMENTS)
+        return by_documents(&division, fraction, diag);
+    return by_tokens(&division, fraction > 0 ? (uint64_t)((double)division.n_tokens * fraction) : 0,
+                     diag);
 }
 
-enum hl_status hl_dataset_split(struct hl_dataset *dataset, double validation_split, bool has_validation_data,
-                                struct hl_log *log, struct hl_diag *diag) {
+enum hl_status hl_dataset_split(struct hl_dataset *dataset, double validation_split,
+                                bool has_validation_data, struct hl_log *log,
+                                struct hl_diag *diag) {
     enum hl_status status = HL_OK;
     double fraction = has_validation_data ? 0 : validation_split;
     for (size_t s = 0; s < dataset->n_sources && !status; s++)
         status = divide(dataset, &dataset->sources[s], fraction, diag);
-    for (size_t s = 0; s < dataset->n_held && !status; s++) status = divide(dataset, &dataset->held[s], 0, diag);
+    for (size_t s = 0; s < dataset->n_held && !status; s++)
+        status = divide(dataset, &dataset->held[s], 0, diag);
     if (status) return status;
-    int64_t n_train = hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN), n_held = hl_dataset_n_tokens(dataset, HL_SPLIT_VALIDATION);
-    if (n_held) hl_log(log, HL_LOG_INFO, "data: %" PRId64 " tokens to train on, %" PRId64 " held out", n_train, n_held);
-    else hl_log(log, HL_LOG_WARN, "data: %" PRId64 " tokens to train on, nothing held out: no validation loss", n_train);
+    int64_t n_train = hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN),
+            n_held = hl_dataset_n_tokens(dataset, HL_SPLIT_VALIDATION);
+    if (n_held)
+        hl_log(log, HL_LOG_INFO, "data: %" PRId64 " tokens to train on, %" PRId64 " held out",
+               n_train, n_held);
+    else
+        hl_log(log, HL_LOG_WARN,
+               "data: %" PRId64 " tokens to train on, nothing held out: no validation loss",
+               n_train);
     return HL_OK;
 }

@@ -66,15 +66,17 @@ uint64_t hl_store_checksum(const struct hl_store *store) {
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
     XXH3_64bits_reset(&state);
-    if (store->n_tokens) XXH3_64bits_update(&state, store->tokens, store->n_tokens * (size_t)store->width);
-    if (store->n_documents) XXH3_64bits_update(&state, store->document_D, store->n_documents * sizeof(uint64_t));
+    if (store->n_tokens)
+        XXH3_64bits_update(&state, store->tokens, store->n_tokens * (size_t)store->width);
+    if (store->n_documents)
+        XXH3_64bits_update(&state, store->document_D, store->n_documents * sizeof(uint64_t));
     return XXH3_64bits_digest(&state);
 }
 
 /* ---- builder ---- */
 
-static enum hl_status grow(struct hl_mem *mem, void **data, size_t *capacity, size_t need, size_t size,
-                           const char *what, struct hl_diag *diag) {
+static enum hl_status grow(struct hl_mem *mem, void **data, size_t *capacity, size_t need,
+                           size_t size, const char *what, struct hl_diag *diag) {
     size_t wanted = *capacity + *capacity / 2;
     if (wanted < need) wanted = need;
     void *grown = hl_realloc(mem, *data, wanted, size);
@@ -88,8 +90,9 @@ static enum hl_status open_document(struct hl_store_builder *builder, struct hl_
     struct hl_store *store = &builder->store;
     if (store->n_documents == builder->document_capacity) {
         void *data = store->own_documents;
-        enum hl_status status = grow(store->mem, &data, &builder->document_capacity,
-                                     store->n_documents + 256, sizeof(uint64_t), "the document index", diag);
+        enum hl_status status =
+            grow(store->mem, &data, &builder->document_capacity, store->n_documents + 256,
+                 sizeof(uint64_t), "the document index", diag);
         if (status) return status;
         store->own_documents = data;
     }
@@ -98,7 +101,8 @@ static enum hl_status open_document(struct hl_store_builder *builder, struct hl_
     return HL_OK;
 }
 
-static enum hl_status add_tokens(struct hl_token_sink *sink, const int32_t *ids, size_t n, struct hl_diag *diag) {
+static enum hl_status add_tokens(struct hl_token_sink *sink, const int32_t *ids, size_t n,
+                                 struct hl_diag *diag) {
     struct hl_store_builder *builder = (struct hl_store_builder *)sink;
     struct hl_store *store = &builder->store;
     if (!n) return HL_OK;
@@ -109,13 +113,15 @@ static enum hl_status add_tokens(struct hl_token_sink *sink, const int32_t *ids,
     size_t need = store->n_tokens + n;
     if (need > builder->token_capacity) {
         size_t room = builder->expect_tokens > need ? builder->expect_tokens : need;
-        enum hl_status status = grow(store->mem, &store->own_tokens, &builder->token_capacity, room,
-                                     (size_t)store->width, "tokens; --cache_dir keeps them on disk", diag);
+        enum hl_status status =
+            grow(store->mem, &store->own_tokens, &builder->token_capacity, room,
+                 (size_t)store->width, "tokens; --cache_dir keeps them on disk", diag);
         if (status) return status;
     }
     for (size_t i = 0; i < n; i++)
         if (ids[i] > store->max_token) store->max_token = ids[i];
-    hl_tokens_narrow(ids, n, store->width, (char *)store->own_tokens + store->n_tokens * (size_t)store->width);
+    hl_tokens_narrow(ids, n, store->width,
+                     (char *)store->own_tokens + store->n_tokens * (size_t)store->width);
     store->n_tokens = need;
     return HL_OK;
 }

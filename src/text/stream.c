@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-enum hl_status hl_stream_add(struct hl_stream *stream, const struct hl_store *store, uint64_t start, uint64_t n,
-                             struct hl_diag *diag) {
+enum hl_status hl_stream_add(struct hl_stream *stream, const struct hl_store *store, uint64_t start,
+                             uint64_t n, struct hl_diag *diag) {
     if (!n) return HL_OK;
     struct hl_span *last = stream->n_spans ? &stream->spans[stream->n_spans - 1] : NULL;
     if (last && last->store == store && last->start + last->n == start) {
@@ -40,7 +40,8 @@ int64_t hl_stream_n_rows(const struct hl_stream *stream) {
 }
 
 int64_t hl_stream_row_size(const struct hl_stream *stream, int64_t row) {
-    uint64_t from = (uint64_t)row * (uint64_t)stream->row_tokens, left = hl_stream_n_targets(stream) - from;
+    uint64_t from = (uint64_t)row * (uint64_t)stream->row_tokens,
+             left = hl_stream_n_targets(stream) - from;
     return left < (uint64_t)stream->row_tokens ? (int64_t)left : stream->row_tokens;
 }
 
@@ -54,5 +55,6 @@ struct hl_piece hl_stream_piece(const struct hl_stream *stream, uint64_t at, uin
     }
     const struct hl_span *span = &stream->spans[low];
     uint64_t skip = at - span->at, left = span->n - skip;
-    return (struct hl_piece){span->store, span->start + skip, (size_t)(left < n_most ? left : n_most)};
+    return (struct hl_piece){span->store, span->start + skip,
+                             (size_t)(left < n_most ? left : n_most)};
 }

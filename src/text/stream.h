@@ -1,8 +1,9 @@
-/* A stream: the tokens of one split of one source, in order, as pieces of token stores; and rows cut from it.
+/* A stream: the tokens of one split of one source, in order, as pieces of token stores; and rows
+ * cut from it.
  *
- * Every token of the stream is a target exactly once. Target i has token i - 1 as its input; the first one has
- * `first_input`: the tokenizer's start token (bos, else eos), or the token that stands before the stream in its file. When
- * there is neither, the first token is an input only.
+ * Every token of the stream is a target exactly once. Target i has token i - 1 as its input; the
+ * first one has `first_input`: the tokenizer's start token (bos, else eos), or the token that
+ * stands before the stream in its file. When there is neither, the first token is an input only.
  * Row r holds targets [r T, (r + 1) T) of them; the last row may be shorter. */
 #ifndef HALLEY_TEXT_STREAM_H
 #define HALLEY_TEXT_STREAM_H
@@ -26,8 +27,8 @@ struct hl_stream {
 };
 
 /* Append tokens [start, start + n) of a store; a span that continues the last one is merged. */
-enum hl_status hl_stream_add(struct hl_stream *stream, const struct hl_store *store, uint64_t start, uint64_t n,
-                             struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_stream_add(struct hl_stream *stream, const struct hl_store *store, uint64_t start,
+                             uint64_t n, struct hl_diag *diag) HL_MUST_CHECK;
 void hl_stream_free(struct hl_stream *stream);
 uint64_t hl_stream_n_targets(const struct hl_stream *stream);
 int64_t hl_stream_n_rows(const struct hl_stream *stream);

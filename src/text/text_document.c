@@ -1,5 +1,6 @@
-/* A whole file as one document. Its bytes are kept as they are: CR LF, lone CR and NUL stay; only a byte order mark at the
- * start goes, and bytes that are not UTF-8 unless the tokenizer takes any bytes. */
+/* A whole file as one document. Its bytes are kept as they are: CR LF, lone CR and NUL stay; only a
+ * byte order mark at the start goes, and bytes that are not UTF-8 unless the tokenizer takes any
+ * bytes. */
 #include <string.h>
 
 #include "text/text_reader.h"
@@ -12,8 +13,10 @@ static void count_position(const char *text, size_t n, uint64_t *line, uint64_t 
     }
 }
 
-/* Move the valid parts of the first n bytes of the window to its front, and note the place behind them. */
-static enum hl_status remove_invalid(struct hl_text_reader *reader, size_t n, size_t *n_out, struct hl_diag *diag) {
+/* Move the valid parts of the first n bytes of the window to its front, and note the place behind
+ * them. */
+static enum hl_status remove_invalid(struct hl_text_reader *reader, size_t n, size_t *n_out,
+                                     struct hl_diag *diag) {
     struct hl_text_file *file = &reader->file;
     uint64_t line = file->line, column = file->column;
     char *text = file->data;
@@ -40,7 +43,8 @@ static enum hl_status remove_invalid(struct hl_text_reader *reader, size_t n, si
 /* Where to end a piece that has nowhere to be cut: at least not inside a character. */
 static size_t forced_cut(const char *text, size_t n) {
     size_t cut = n;
-    for (int back = 0; back < 3 && cut > 1 && ((unsigned char)text[cut - 1] & 0xC0) == 0x80; back++) cut--;
+    for (int back = 0; back < 3 && cut > 1 && ((unsigned char)text[cut - 1] & 0xC0) == 0x80; back++)
+        cut--;
     if (cut > 1 && (unsigned char)text[cut - 1] >= 0xC0) cut--;
     return cut;
 }
@@ -62,7 +66,8 @@ static enum hl_status next_piece(struct hl_text_reader *reader, size_t *out, str
     return HL_OK;
 }
 
-enum hl_status hl_text_next_of_document(struct hl_text_reader *reader, struct hl_text_piece *out, struct hl_diag *diag) {
+enum hl_status hl_text_next_of_document(struct hl_text_reader *reader, struct hl_text_piece *out,
+                                        struct hl_diag *diag) {
     struct hl_text_file *file = &reader->file;
     for (bool last = false; !last;) {
         size_t n, use;

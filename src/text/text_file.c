@@ -8,12 +8,18 @@
 #include "text/unicode.h"
 
 static enum hl_status refuse_foreign(const struct hl_text_file *file, struct hl_diag *diag) {
-    static const struct { const char *magic; size_t n; const char *what; } foreign[] = {
+    static const struct {
+        const char *magic;
+        size_t n;
+        const char *what;
+    } foreign[] = {
         {"\xFF\xFE", 2, "is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
         {"\xFE\xFF", 2, "is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
         {"\x1F\x8B", 2, "is compressed with gzip; unpack it: gunzip -k"},
         {"\x28\xB5\x2F\xFD", 4, "is compressed with zstd; unpack it: unzstd"},
-        {"\xFD" "7zXZ", 5, "is compressed with xz; unpack it: unxz -k"},
+        {"\xFD"
+         "7zXZ",
+         5, "is compressed with xz; unpack it: unxz -k"},
         {"PK\x03\x04", 4, "is a zip archive; unpack it: unzip"},
         {"PAR1", 4, "is a Parquet file; export it as .jsonl or .txt"},
     };
@@ -41,7 +47,8 @@ enum hl_status hl_text_file_open(struct hl_text_file *file, struct hl_mem *mem, 
     struct stat info;
     enum hl_status status;
     if (!fstat(fileno(file->file), &info) && S_ISDIR(info.st_mode))
-        status = hl_fail_at(diag, HL_E_USER, path, 0, 0, "is a folder; name its files, for example '%s/*.txt'", path);
+        status = hl_fail_at(diag, HL_E_USER, path, 0, 0,
+                            "is a folder; name its files, for example '%s/*.txt'", path);
     else {
         (void)setvbuf(file->file, NULL, _IONBF, 0); /* the window is the buffer */
         status = start(file, diag);
@@ -82,7 +89,8 @@ enum hl_status hl_text_file_fill(struct hl_text_file *file, size_t want, struct 
         file->n += got;
         file->n_read += got;
         if (got) continue;
-        if (ferror(file->file)) return hl_fail_at(diag, HL_E_IO, file->path, 0, 0, "cannot read: %m");
+        if (ferror(file->file))
+            return hl_fail_at(diag, HL_E_IO, file->path, 0, 0, "cannot read: %m");
         file->end = true;
     }
     return HL_OK;
@@ -119,14 +127,15 @@ size_t hl_utf8_invalid(const char *text, size_t n) {
 
 /* ---- places to cut ---- */
 
-/* White space by Unicode's White_Space property, of the character that starts at s. Bytes that are no character count as
- * space: they may be removed later, and nobody is cut beside them. */
+/* White space by Unicode's White_Space property, of the character that starts at s. Bytes that are
+ * no character count as space: they may be removed later, and nobody is cut beside them. */
 static bool is_space(const unsigned char *s, size_t n) {
     if (s[0] < 0x80) return s[0] == ' ' || (s[0] >= 9 && s[0] <= 13);
     if (!hl_utf8_valid((const char *)s, n < 4 ? n : 4)) return true;
     if (s[0] == 0xC2) return s[1] == 0x85 || s[1] == 0xA0;
     if (s[0] == 0xE1) return s[1] == 0x9A && s[2] == 0x80;
-    if (s[0] == 0xE2 && s[1] == 0x80) return s[2] <= 0x8A || s[2] == 0xA8 || s[2] == 0xA9 || s[2] == 0xAF;
+    if (s[0] == 0xE2 && s[1] == 0x80)
+        return s[2] <= 0x8A || s[2] == 0xA8 || s[2] == 0xA9 || s[2] == 0xAF;
     if (s[0] == 0xE2 && s[1] == 0x81) return s[2] == 0x9F;
     return s[0] == 0xE3 && s[1] == 0x80 && s[2] == 0x80;
 }
@@ -139,7 +148,8 @@ static bool is_space_before(const unsigned char *text, size_t end) {
 
 size_t hl_text_cut(const char *text, size_t n) {
     const unsigned char *s = (const unsigned char *)text;
-    for (size_t i = n; i-- > 1;) { /* s[i] is the white space; something stands on both sides of it */
+    for (size_t i = n;
+         i-- > 1;) { /* s[i] is the white space; something stands on both sides of it */
         if ((s[i] != '\n' && s[i] != ' ') || i + 1 >= n) continue;
         if (is_space(s + i + 1, n - i - 1) || is_space_before(s, i)) continue;
         if (s[i + 1] == '/') continue; /* the o200k pattern takes ".\n/" as one word */

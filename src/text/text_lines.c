@@ -1,4 +1,5 @@
-/* One document per line, as plain text or JSONL. A line that cannot be used is skipped, said and counted. */
+/* One document per line, as plain text or JSONL. A line that cannot be used is skipped, said and
+ * counted. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -10,7 +11,8 @@
 enum { WINDOW = 1 << 20 };
 
 /* A line that yields no document is HL_PENDING: the next one is looked at. */
-static enum hl_status skip(struct hl_text_reader *reader, uint64_t column, const char *what, struct hl_diag *diag) {
+static enum hl_status skip(struct hl_text_reader *reader, uint64_t column, const char *what,
+                           struct hl_diag *diag) {
     enum hl_status status = hl_text_complain(reader, 1, reader->file.line, column, what, diag);
     return status ? status : HL_PENDING;
 }
@@ -20,7 +22,8 @@ static enum hl_status blank(struct hl_text_reader *reader) {
     return HL_PENDING;
 }
 
-static enum hl_status take_line(struct hl_text_reader *reader, size_t n, struct hl_text_piece *out, struct hl_diag *diag) {
+static enum hl_status take_line(struct hl_text_reader *reader, size_t n, struct hl_text_piece *out,
+                                struct hl_diag *diag) {
     size_t good = reader->any_bytes ? n : hl_utf8_valid(reader->file.data, n);
     if (good < n) return skip(reader, good + 1, "not UTF-8", diag);
     *out = (struct hl_text_piece){reader->file.data, n, true};
@@ -31,17 +34,22 @@ static enum hl_status no_text(struct hl_text_reader *reader, json_t *row, struct
     const char *key = reader->text_key, *first = json_object_iter_key(json_object_iter(row));
     char what[200];
     if (!json_is_object(row)) (void)snprintf(what, sizeof what, "not a JSON object");
-    else if (json_object_get(row, key)) (void)snprintf(what, sizeof what, "the value of \"%.60s\" is not a string", key);
+    else if (json_object_get(row, key))
+        (void)snprintf(what, sizeof what, "the value of \"%.60s\" is not a string", key);
     else if (!first) (void)snprintf(what, sizeof what, "no key \"%.60s\"", key);
-    else (void)snprintf(what, sizeof what, "no key \"%.60s\"; --text_key names another, the first here is \"%.60s\"", key, first);
+    else
+        (void)snprintf(what, sizeof what,
+                       "no key \"%.60s\"; --text_key names another, the first here is \"%.60s\"",
+                       key, first);
     return skip(reader, 1, what, diag);
 }
 
-static enum hl_status take_json(struct hl_text_reader *reader, size_t n, bool cut_off, struct hl_text_piece *out,
-                                struct hl_diag *diag) {
+static enum hl_status take_json(struct hl_text_reader *reader, size_t n, bool cut_off,
+                                struct hl_text_piece *out, struct hl_diag *diag) {
     json_error_t error;
     json_t *row = json_loadb(reader->file.data, n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
-    if (!row && json_error_code(&error) == json_error_out_of_memory) return hl_fail_memory(diag, n, "a JSON row");
+    if (!row && json_error_code(&error) == json_error_out_of_memory)
+        return hl_fail_memory(diag, n, "a JSON row");
     if (!row) {
         char what[JSON_ERROR_TEXT_LENGTH + 100];
         (void)snprintf(what, sizeof what, "not JSON: %s%s", error.text,
@@ -56,14 +64,15 @@ static enum hl_status take_json(struct hl_text_reader *reader, size_t n, bool cu
     return HL_OK;
 }
 
-static enum hl_status take(struct hl_text_reader *reader, size_t n, bool cut_off, struct hl_text_piece *out,
-                           struct hl_diag *diag) {
+static enum hl_status take(struct hl_text_reader *reader, size_t n, bool cut_off,
+                           struct hl_text_piece *out, struct hl_diag *diag) {
     const char *text = reader->file.data;
     if (n && text[n - 1] == '\r') n--;
     size_t blanks = 0;
     while (blanks < n && (text[blanks] == ' ' || text[blanks] == '\t')) blanks++;
     if (blanks == n) return blank(reader);
-    return reader->format == HL_TEXT_JSONL ? take_json(reader, n, cut_off, out, diag) : take_line(reader, n, out, diag);
+    return reader->format == HL_TEXT_JSONL ? take_json(reader, n, cut_off, out, diag)
+                                           : take_line(reader, n, out, diag);
 }
 
 /* A line beyond the limit: move to its line feed without holding it. */
@@ -82,8 +91,10 @@ static enum hl_status skip_giant(struct hl_text_reader *reader, struct hl_diag *
     return status;
 }
 
-/* Fill until the window holds a line feed or the end of the file. n: bytes of the line, without the feed. */
-static enum hl_status find_line(struct hl_text_reader *reader, size_t *n, bool *has_feed, struct hl_diag *diag) {
+/* Fill until the window holds a line feed or the end of the file. n: bytes of the line, without the
+ * feed. */
+static enum hl_status find_line(struct hl_text_reader *reader, size_t *n, bool *has_feed,
+                                struct hl_diag *diag) {
     struct hl_text_file *file = &reader->file;
     size_t seen = 0;
     for (size_t want = WINDOW;; want *= 2) {
@@ -97,7 +108,8 @@ static enum hl_status find_line(struct hl_text_reader *reader, size_t *n, bool *
     }
 }
 
-enum hl_status hl_text_next_of_lines(struct hl_text_reader *reader, struct hl_text_piece *out, struct hl_diag *diag) {
+enum hl_status hl_text_next_of_lines(struct hl_text_reader *reader, struct hl_text_piece *out,
+                                     struct hl_diag *diag) {
     enum hl_status status = HL_PENDING;
     while (status == HL_PENDING) {
         size_t n;

@@ -1,7 +1,8 @@
 /* Tokenise text files, or find their tokens in the cache. See text_store.h.
  *
- * The cache's key is a hash of each file's name, size, time of change and first and last 64 KiB, of the tokenizer and of
- * the options that decide about tokens. It does not read whole files: that would cost as much as the cache saves. */
+ * The cache's key is a hash of each file's name, size, time of change and first and last 64 KiB, of
+ * the tokenizer and of the options that decide about tokens. It does not read whole files: that
+ * would cost as much as the cache saves. */
 #include "text/text_store.h"
 
 #include <errno.h>
@@ -27,8 +28,8 @@ uint64_t hl_bytes_of_files(char *const *paths, size_t n) {
     return bytes;
 }
 
-static enum hl_status ingest_all(const struct hl_text_job *job, char *const *paths, size_t n, struct hl_token_sink *sink,
-                                 struct hl_diag *diag) {
+static enum hl_status ingest_all(const struct hl_text_job *job, char *const *paths, size_t n,
+                                 struct hl_token_sink *sink, struct hl_diag *diag) {
     struct hl_ingest ingest;
     enum hl_status status = HL_OK;
     hl_ingest_init(&ingest, job->mem, job->tokenizer, sink, job->log);
@@ -41,8 +42,9 @@ static enum hl_status ingest_all(const struct hl_text_job *job, char *const *pat
     return status;
 }
 
-static enum hl_status read_into_memory(const struct hl_text_job *job, char *const *paths, size_t n, uint64_t n_bytes,
-                                       struct hl_store *out, struct hl_diag *diag) {
+static enum hl_status read_into_memory(const struct hl_text_job *job, char *const *paths, size_t n,
+                                       uint64_t n_bytes, struct hl_store *out,
+                                       struct hl_diag *diag) {
     struct hl_store_builder builder;
     uint64_t expect = job->tokenizer->plain ? n_bytes + n_bytes / 64 : n_bytes / 3;
     hl_store_builder_init(&builder, job->mem, hl_tokenizer_vocab_size(job->tokenizer), expect);
@@ -57,7 +59,9 @@ static enum hl_status read_into_memory(const struct hl_text_job *job, char *cons
 
 /* ---- cache ---- */
 
-static uint64_t hash_text(const char *text, uint64_t seed) { return XXH3_64bits_withSeed(text, strlen(text), seed); }
+static uint64_t hash_text(const char *text, uint64_t seed) {
+    return XXH3_64bits_withSeed(text, strlen(text), seed);
+}
 
 static bool hash_edges(const char *path, uint64_t n_bytes, char *room, uint64_t *hash) {
     FILE *file = fopen(path, "rbe");
@@ -86,8 +90,10 @@ static bool hash_file(const char *path, char *room, uint64_t *hash) {
 static bool cache_key(const struct hl_text_job *job, char *const *paths, size_t n, uint64_t *out) {
     char *room = hl_alloc(job->mem, EDGE_BYTES, 1);
     if (!room) return false;
-    const uint64_t options[] = {KEY_VERSION, (uint64_t)job->options->text_format, job->options->strict, n};
-    uint64_t hash = XXH3_64bits_withSeed(options, sizeof options, hl_tokenizer_hash(job->tokenizer));
+    const uint64_t options[] = {KEY_VERSION, (uint64_t)job->options->text_format,
+                                job->options->strict, n};
+    uint64_t hash =
+        XXH3_64bits_withSeed(options, sizeof options, hl_tokenizer_hash(job->tokenizer));
     hash = hash_text(job->options->text_key, hash);
     bool good = true;
     for (size_t i = 0; i < n && good; i++) good = hash_file(paths[i], room, &hash);
@@ -96,14 +102,16 @@ static bool cache_key(const struct hl_text_job *job, char *const *paths, size_t 
     return good;
 }
 
-static enum hl_status write_cache(const struct hl_text_job *job, char *const *paths, size_t n, const char *path,
-                                  struct hl_diag *diag) {
+static enum hl_status write_cache(const struct hl_text_job *job, char *const *paths, size_t n,
+                                  const char *path, struct hl_diag *diag) {
     struct hl_shard_writer writer;
     const char *folder = job->options->cache_dir;
     if (mkdir(folder, 0777) && errno != EEXIST)
-        return hl_fail_at(diag, HL_E_IO, folder, 0, 0, "cannot create the folder of --cache_dir: %m");
-    enum hl_status status = hl_shard_writer_open(&writer, job->mem, path, hl_tokenizer_vocab_size(job->tokenizer),
-                                                 hl_tokenizer_hash(job->tokenizer), diag);
+        return hl_fail_at(diag, HL_E_IO, folder, 0, 0,
+                          "cannot create the folder of --cache_dir: %m");
+    enum hl_status status =
+        hl_shard_writer_open(&writer, job->mem, path, hl_tokenizer_vocab_size(job->tokenizer),
+                             hl_tokenizer_hash(job->tokenizer), diag);
     if (status) return status;
     status = ingest_all(job, paths, n, &writer.sink, diag);
     if (!status) status = hl_shard_writer_commit(&writer, diag);
@@ -111,11 +119,13 @@ static enum hl_status write_cache(const struct hl_text_job *job, char *const *pa
     return status;
 }
 
-static enum hl_status open_cached(const struct hl_text_job *job, char *const *paths, size_t n, const char *path,
-                                  struct hl_store *out, struct hl_diag *diag) {
+static enum hl_status open_cached(const struct hl_text_job *job, char *const *paths, size_t n,
+                                  const char *path, struct hl_store *out, struct hl_diag *diag) {
     if (!access(path, R_OK)) {
-        if (!hl_shard_open(job->mem, path, -1, false, out, diag) && out->tokenizer_hash == hl_tokenizer_hash(job->tokenizer)) {
-            hl_log(job->log, HL_LOG_INFO, "data: %" PRIu64 " tokens found in %s", out->n_tokens, path);
+        if (!hl_shard_open(job->mem, path, -1, false, out, diag) &&
+            out->tokenizer_hash == hl_tokenizer_hash(job->tokenizer)) {
+            hl_log(job->log, HL_LOG_INFO, "data: %" PRIu64 " tokens found in %s", out->n_tokens,
+                   path);
             return HL_OK;
         }
         hl_store_free(out);
@@ -127,8 +137,8 @@ static enum hl_status open_cached(const struct hl_text_job *job, char *const *pa
     return hl_shard_open(job->mem, path, -1, false, out, diag);
 }
 
-enum hl_status hl_text_store_open(const struct hl_text_job *job, char *const *paths, size_t n, struct hl_store *out,
-                                  struct hl_diag *diag) {
+enum hl_status hl_text_store_open(const struct hl_text_job *job, char *const *paths, size_t n,
+                                  struct hl_store *out, struct hl_diag *diag) {
     uint64_t n_bytes = hl_bytes_of_files(paths, n), key;
     const char *folder = job->options->cache_dir;
     if (n_bytes >= SAY_FROM_BYTES) {

@@ -1,4 +1,5 @@
-/* Text files to one token store: in memory, or in a shard of cache_dir that the next run finds again. */
+/* Text files to one token store: in memory, or in a shard of cache_dir that the next run finds
+ * again. */
 #ifndef HALLEY_TEXT_TEXT_STORE_H
 #define HALLEY_TEXT_TEXT_STORE_H
 
@@ -16,8 +17,8 @@ struct hl_text_job {
     struct hl_log *log;
 };
 
-enum hl_status hl_text_store_open(const struct hl_text_job *job, char *const *paths, size_t n, struct hl_store *out,
-                                  struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_text_store_open(const struct hl_text_job *job, char *const *paths, size_t n,
+                                  struct hl_store *out, struct hl_diag *diag) HL_MUST_CHECK;
 
 /* Bytes of the regular files among them. */
 uint64_t hl_bytes_of_files(char *const *paths, size_t n);

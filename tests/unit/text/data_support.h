@@ -2,11 +2,11 @@
 #ifndef TESTS_DATA_SUPPORT_H
 #define TESTS_DATA_SUPPORT_H
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,9 @@ static inline void notes_init(struct notes *notes) {
     *notes = (struct notes){.log = {note_line, HL_LOG_DEBUG, notes}};
 }
 
-struct scratch { char folder[64]; };
+struct scratch {
+    char folder[64];
+};
 
 static inline void scratch_make(struct scratch *scratch) {
     (void)snprintf(scratch->folder, sizeof scratch->folder, "/tmp/halley-test-XXXXXX");
@@ -50,7 +52,8 @@ static inline char *scratch_path(const struct scratch *scratch, const char *name
     return out;
 }
 
-static inline char *scratch_write(const struct scratch *scratch, const char *name, const void *bytes, size_t n, char out[256]) {
+static inline char *scratch_write(const struct scratch *scratch, const char *name,
+                                  const void *bytes, size_t n, char out[256]) {
     FILE *file = fopen(scratch_path(scratch, name, out), "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n, file), n);
@@ -70,7 +73,8 @@ static inline void fixture_make(struct fixture *fixture) {
     scratch_make(&fixture->scratch);
     hl_mem_probe_init(&fixture->probe, 0);
     notes_init(&fixture->notes);
-    assert_int_equal(hl_tokenizer_byte(&fixture->probe.mem, &fixture->tokenizer, &fixture->diag), HL_OK);
+    assert_int_equal(hl_tokenizer_byte(&fixture->probe.mem, &fixture->tokenizer, &fixture->diag),
+                     HL_OK);
 }
 
 static inline void fixture_remove(struct fixture *fixture) {
@@ -80,14 +84,20 @@ static inline void fixture_remove(struct fixture *fixture) {
 }
 
 static inline struct hl_data_options options_for(char **paths, size_t n, int64_t block_size) {
-    return (struct hl_data_options){.data = {paths, n}, .validation_split = 0.1, .text_key = (char *)(uintptr_t)"text",
-                                    .block_size = block_size, .document_mask = true, .seed = 7, .cache_dir = (char *)(uintptr_t)""};
+    return (struct hl_data_options){.data = {paths, n},
+                                    .validation_split = 0.1,
+                                    .text_key = (char *)(uintptr_t) "text",
+                                    .block_size = block_size,
+                                    .document_mask = true,
+                                    .seed = 7,
+                                    .cache_dir = (char *)(uintptr_t) ""};
 }
 
-static inline struct hl_dataset *open_data(struct fixture *fixture, const struct hl_data_options *options) {
+static inline struct hl_dataset *open_data(struct fixture *fixture,
+                                           const struct hl_data_options *options) {
     struct hl_dataset *dataset = NULL;
-    enum hl_status status = hl_dataset_open(&fixture->probe.mem, options, fixture->tokenizer, 1, &fixture->notes.log,
-                                            &dataset, &fixture->diag);
+    enum hl_status status = hl_dataset_open(&fixture->probe.mem, options, fixture->tokenizer, 1,
+                                            &fixture->notes.log, &dataset, &fixture->diag);
     if (status) fail_msg("%s", fixture->diag.text);
     return dataset;
 }

@@ -1,4 +1,5 @@
-/* Data sets as a user names them: text, shards, globs, weights, caches; and the sentence for each mistake. */
+/* Data sets as a user names them: text, shards, globs, weights, caches; and the sentence for each
+ * mistake. */
 #include "data_support.h"
 
 #include <math.h>
@@ -11,13 +12,14 @@
 static enum hl_status try_open(struct fixture *fixture, const struct hl_data_options *options) {
     struct hl_dataset *dataset = NULL;
     fixture->diag.text[0] = 0;
-    enum hl_status status = hl_dataset_open(&fixture->probe.mem, options, fixture->tokenizer, 2, &fixture->notes.log,
-                                            &dataset, &fixture->diag);
+    enum hl_status status = hl_dataset_open(&fixture->probe.mem, options, fixture->tokenizer, 2,
+                                            &fixture->notes.log, &dataset, &fixture->diag);
     hl_dataset_free(dataset);
     return status;
 }
 
-static void expect(struct fixture *fixture, const struct hl_data_options *options, enum hl_status status, const char *said) {
+static void expect(struct fixture *fixture, const struct hl_data_options *options,
+                   enum hl_status status, const char *said) {
     assert_int_equal(try_open(fixture, options), status);
     if (!strstr(fixture->diag.text, said)) fail_msg("no '%s' in: %s", said, fixture->diag.text);
 }
@@ -44,7 +46,8 @@ static void test_mistakes(void **state) {
     options.validation_split = NAN;
     expect(&fixture, &options, HL_E_USER, "validation_split");
     options = options_for(paths, 1, 10000);
-    expect(&fixture, &options, HL_E_USER, "fewer than one row of block_size 10000: give more text or a smaller --block_size");
+    expect(&fixture, &options, HL_E_USER,
+           "fewer than one row of block_size 10000: give more text or a smaller --block_size");
 
     options = options_for(paths, 1, 16);
     paths[0] = fixture.scratch.folder;
@@ -57,8 +60,11 @@ static void test_mistakes(void **state) {
     paths[0] = scratch_write(&fixture.scratch, "empty.txt", "", 0, path);
     expect(&fixture, &options, HL_E_USER, "empty.txt' is empty: there is nothing to train on");
     paths[0] = scratch_write(&fixture.scratch, "no.bin", "just text", 9, path);
-    expect(&fixture, &options, HL_E_FORMAT, "no.bin: is neither a halley shard nor one of llm.c; if it is text, say --text_format document");
-    paths[0] = scratch_write(&fixture.scratch, "lfs.bin", "version https://git-lfs.github.com/spec/v1\n", 43, path);
+    expect(&fixture, &options, HL_E_FORMAT,
+           "no.bin: is neither a halley shard nor one of llm.c; if it is text, say --text_format "
+           "document");
+    paths[0] = scratch_write(&fixture.scratch, "lfs.bin",
+                             "version https://git-lfs.github.com/spec/v1\n", 43, path);
     expect(&fixture, &options, HL_E_FORMAT, "git lfs pull");
 
     write_lines(&fixture, "good.txt", path);
@@ -89,7 +95,7 @@ static void test_odd_names(void **state) {
     assert_non_null(getcwd(cwd, sizeof cwd));
     assert_int_equal(chdir(fixture.scratch.folder), 0);
     write_lines(&fixture, "0.5:a[1]*.txt", path);
-    char *paths[] = {(char *)(uintptr_t)"0.5:a[1]*.txt"};
+    char *paths[] = {(char *)(uintptr_t) "0.5:a[1]*.txt"};
     struct hl_data_options options = options_for(paths, 1, 16);
     struct hl_dataset *dataset = open_data(&fixture, &options);
     hl_dataset_free(dataset);
@@ -103,18 +109,27 @@ static void test_text_and_shards_agree(void **state) {
     struct fixture fixture;
     fixture_make(&fixture);
     char path[2][256], pattern[2][300], folder[256];
-    char *two[] = {write_lines(&fixture, "a.txt", path[0]), write_lines(&fixture, "b.txt", path[1])};
+    char *two[] = {write_lines(&fixture, "a.txt", path[0]),
+                   write_lines(&fixture, "b.txt", path[1])};
     (void)snprintf(pattern[0], sizeof pattern[0], "%s/[ab].txt", fixture.scratch.folder);
     (void)snprintf(pattern[1], sizeof pattern[1], "%s/shards/*.hls", fixture.scratch.folder);
     struct hl_string_list inputs = {two, 2};
-    struct hl_build build = {.mem = &fixture.probe.mem, .data = &inputs, .text_key = "text", .text_format = HL_TEXT_LINES, .n_threads = 2};
+    struct hl_build build = {.mem = &fixture.probe.mem,
+                             .data = &inputs,
+                             .text_key = "text",
+                             .text_format = HL_TEXT_LINES,
+                             .n_threads = 2};
     struct hl_built built;
-    assert_int_equal(hl_build_shards(&build, fixture.tokenizer, scratch_path(&fixture.scratch, "shards", folder), 50, &built, &fixture.diag), HL_OK);
+    assert_int_equal(hl_build_shards(&build, fixture.tokenizer,
+                                     scratch_path(&fixture.scratch, "shards", folder), 50, &built,
+                                     &fixture.diag),
+                     HL_OK);
     assert_true(built.n_shards > 3);
     assert_int_equal(built.n_documents, 60);
 
     char *globbed[] = {pattern[0]}, *shards[] = {pattern[1]};
-    struct hl_data_options options[3] = {options_for(two, 2, 16), options_for(globbed, 1, 16), options_for(shards, 1, 16)};
+    struct hl_data_options options[3] = {options_for(two, 2, 16), options_for(globbed, 1, 16),
+                                         options_for(shards, 1, 16)};
     int32_t want[16 * 8];
     int64_t n_want[3] = {0};
     for (int k = 0; k < 3; k++) {
@@ -122,7 +137,9 @@ static void test_text_and_shards_agree(void **state) {
         struct hl_dataset *dataset = open_data(&fixture, &options[k]);
         struct hl_loader *loader;
         struct hl_batch batch;
-        assert_int_equal(hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_TRAIN, 8, &loader, &fixture.diag), HL_OK);
+        assert_int_equal(
+            hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_TRAIN, 8, &loader, &fixture.diag),
+            HL_OK);
         assert_int_equal(hl_loader_rows(loader, 3, 8, &batch, &fixture.diag), HL_OK);
         if (!k) memcpy(want, batch.target_N, (size_t)batch.n_tokens * 4);
         assert_memory_equal(batch.target_N, want, (size_t)batch.n_tokens * 4);
@@ -133,7 +150,8 @@ static void test_text_and_shards_agree(void **state) {
         hl_dataset_free(dataset);
     }
     /* a second build into the same folder would mix old and new */
-    assert_int_equal(hl_build_shards(&build, fixture.tokenizer, folder, 50, &built, &fixture.diag), HL_E_USER);
+    assert_int_equal(hl_build_shards(&build, fixture.tokenizer, folder, 50, &built, &fixture.diag),
+                     HL_E_USER);
     assert_non_null(strstr(fixture.diag.text, "holds shards already"));
     fixture_remove(&fixture);
 }
@@ -150,13 +168,16 @@ static void test_another_tokenizer(void **state) {
     struct hl_tokenizer *bpe;
     build.text_format = HL_TEXT_LINES;
     assert_int_equal(hl_build_tokenizer(&build, 262, &bpe, &built, &fixture.diag), HL_OK);
-    assert_int_equal(hl_build_shards(&build, bpe, scratch_path(&fixture.scratch, "s", folder), 1000, &built, &fixture.diag), HL_OK);
+    assert_int_equal(hl_build_shards(&build, bpe, scratch_path(&fixture.scratch, "s", folder), 1000,
+                                     &built, &fixture.diag),
+                     HL_OK);
     paths[0] = scratch_path(&fixture.scratch, "s/data-000000.hls", shard);
     struct hl_data_options options = options_for(paths, 1, 16);
     expect(&fixture, &options, HL_E_USER, "was made with another tokenizer");
     hl_tokenizer_free(bpe);
 
-    _Alignas(8) char bytes[1024 + 200] = {0}; /* llm.c's do not say: an id that does not exist gives it away */
+    _Alignas(8) char bytes[1024 + 200] = {
+        0}; /* llm.c's do not say: an id that does not exist gives it away */
     const int32_t head[] = {20240520, 1, 100};
     const uint16_t token = 50256;
     memcpy(bytes, head, sizeof head);
@@ -174,15 +195,19 @@ static void test_validation_data(void **state) {
     struct fixture fixture;
     fixture_make(&fixture);
     char path[2][256];
-    char *paths[] = {write_lines(&fixture, "a.txt", path[0])}, *held[] = {write_lines(&fixture, "b.txt", path[1])};
+    char *paths[] = {write_lines(&fixture, "a.txt", path[0])},
+         *held[] = {write_lines(&fixture, "b.txt", path[1])};
     struct hl_data_options options = options_for(paths, 1, 16);
     options.text_format = HL_TEXT_LINES;
     options.validation_data = (struct hl_string_list){held, 1};
     struct hl_dataset *dataset = open_data(&fixture, &options);
-    assert_int_equal(hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN), hl_dataset_n_tokens(dataset, HL_SPLIT_VALIDATION));
+    assert_int_equal(hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN),
+                     hl_dataset_n_tokens(dataset, HL_SPLIT_VALIDATION));
     struct hl_loader *loader;
     struct hl_batch batch;
-    assert_int_equal(hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_VALIDATION, 4, &loader, &fixture.diag), HL_OK);
+    assert_int_equal(
+        hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_VALIDATION, 4, &loader, &fixture.diag),
+        HL_OK);
     assert_int_equal(hl_loader_rows(loader, 0, 1, &batch, &fixture.diag), HL_OK);
     assert_int_equal(batch.token_N[0], hl_tokenizer_eos(fixture.tokenizer));
     assert_int_equal(batch.target_N[0], 'b');
@@ -196,7 +221,8 @@ static void test_validation_data(void **state) {
     fixture_remove(&fixture);
 }
 
-/* A tokenizer without bos and eos: the first token of a document cannot be predicted, everything else is a target once. */
+/* A tokenizer without bos and eos: the first token of a document cannot be predicted, everything
+ * else is a target once. */
 static void test_no_start_token(void **state) {
     (void)state;
     struct fixture fixture;
@@ -211,16 +237,21 @@ static void test_no_start_token(void **state) {
         struct hl_dataset *dataset = open_data(&fixture, &options);
         struct hl_loader *loader;
         int64_t rows = hl_dataset_n_rows(dataset, HL_SPLIT_TRAIN), n_tokens = 0, n_supervised = 0;
-        assert_int_equal(hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_TRAIN, 3, &loader, &fixture.diag), HL_OK);
+        assert_int_equal(
+            hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_TRAIN, 3, &loader, &fixture.diag),
+            HL_OK);
         for (int64_t row = 0; row < rows; row += 3) {
             struct hl_batch batch;
-            assert_int_equal(hl_loader_rows(loader, row, rows - row < 3 ? rows - row : 3, &batch, &fixture.diag), HL_OK);
+            assert_int_equal(
+                hl_loader_rows(loader, row, rows - row < 3 ? rows - row : 3, &batch, &fixture.diag),
+                HL_OK);
             check_shape(&batch);
             n_tokens += batch.n_tokens;
             n_supervised += batch.n_supervised;
             for (int64_t s = 0; s < batch.n_sequences; s++)
                 for (int64_t i = batch.offsets[s]; i + 1 < batch.offsets[s + 1]; i++) {
-                    assert_true(batch.target_N[i] >= 0); /* only a sequence's last target is masked */
+                    assert_true(batch.target_N[i] >=
+                                0); /* only a sequence's last target is masked */
                     assert_int_equal(batch.token_N[i + 1], batch.target_N[i]);
                 }
         }
@@ -255,7 +286,9 @@ static void test_cache(void **state) {
         struct hl_dataset *dataset = open_data(&fixture, &options);
         assert_int_equal(strstr(fixture.notes.text, "tokens kept in") != NULL, k == 1 || k == 3);
         assert_int_equal(strstr(fixture.notes.text, "tokens found in") != NULL, k == 2);
-        assert_int_equal(hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN) + hl_dataset_n_tokens(dataset, HL_SPLIT_VALIDATION), n);
+        assert_int_equal(hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN) +
+                             hl_dataset_n_tokens(dataset, HL_SPLIT_VALIDATION),
+                         n);
         if (!k) hash = hl_dataset_hash(dataset);
         assert_int_equal(hash == hl_dataset_hash(dataset), k < 3);
         hl_dataset_free(dataset);
@@ -279,8 +312,13 @@ static void test_each_allocation_of_build_fails(void **state) {
         struct hl_mem_probe probe;
         struct hl_built built;
         hl_mem_probe_init(&probe, k);
-        struct hl_build build = {.mem = &probe.mem, .data = &inputs, .text_key = "text", .text_format = HL_TEXT_LINES, .n_threads = 2};
-        enum hl_status status = hl_build_shards(&build, fixture.tokenizer, folder, 1000, &built, &fixture.diag);
+        struct hl_build build = {.mem = &probe.mem,
+                                 .data = &inputs,
+                                 .text_key = "text",
+                                 .text_format = HL_TEXT_LINES,
+                                 .n_threads = 2};
+        enum hl_status status =
+            hl_build_shards(&build, fixture.tokenizer, folder, 1000, &built, &fixture.diag);
         done = !status;
         if (status) assert_int_equal(status, HL_E_MEMORY);
         assert_int_equal(probe.n_live, 0);
@@ -292,9 +330,13 @@ static void test_each_allocation_of_build_fails(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_odd_names), cmocka_unit_test(test_text_and_shards_agree),
-        cmocka_unit_test(test_another_tokenizer), cmocka_unit_test(test_validation_data), cmocka_unit_test(test_no_start_token),
-        cmocka_unit_test(test_cache), cmocka_unit_test(test_each_allocation_of_build_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mistakes),
+                                       cmocka_unit_test(test_odd_names),
+                                       cmocka_unit_test(test_text_and_shards_agree),
+                                       cmocka_unit_test(test_another_tokenizer),
+                                       cmocka_unit_test(test_validation_data),
+                                       cmocka_unit_test(test_no_start_token),
+                                       cmocka_unit_test(test_cache),
+                                       cmocka_unit_test(test_each_allocation_of_build_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

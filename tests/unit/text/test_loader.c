@@ -1,7 +1,9 @@
-/* Rows: every token is a target exactly once, in any batch size, at any position, with and without document masks. */
+/* Rows: every token is a target exactly once, in any batch size, at any position, with and without
+ * document masks. */
 #include "data_support.h"
 
-static struct hl_batch batch_at(struct fixture *fixture, struct hl_loader *loader, int64_t row, int64_t n) {
+static struct hl_batch batch_at(struct fixture *fixture, struct hl_loader *loader, int64_t row,
+                                int64_t n) {
     struct hl_batch batch;
     enum hl_status status = hl_loader_rows(loader, row, n, &batch, &fixture->diag);
     if (status) fail_msg("rows %ld: %s", (long)row, fixture->diag.text);
@@ -17,12 +19,15 @@ static void test_one_document(void **state) {
     char *paths[] = {scratch_write(&fixture.scratch, "a.txt", text, sizeof text, path)};
     struct hl_data_options options = options_for(paths, 1, 64);
     struct hl_dataset *dataset = open_data(&fixture, &options);
-    assert_int_equal(hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN), 900); /* no end-of-text token: one document alone */
+    assert_int_equal(hl_dataset_n_tokens(dataset, HL_SPLIT_TRAIN),
+                     900); /* no end-of-text token: one document alone */
     assert_int_equal(hl_dataset_n_tokens(dataset, HL_SPLIT_VALIDATION), 100);
     assert_int_equal(hl_dataset_n_rows(dataset, HL_SPLIT_TRAIN), 15);
     assert_int_equal(hl_dataset_n_rows(dataset, HL_SPLIT_VALIDATION), 2);
     struct hl_loader *loader;
-    assert_int_equal(hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_VALIDATION, 3, &loader, &fixture.diag), HL_OK);
+    assert_int_equal(
+        hl_loader_new(&fixture.probe.mem, dataset, HL_SPLIT_VALIDATION, 3, &loader, &fixture.diag),
+        HL_OK);
     struct hl_batch batch = batch_at(&fixture, loader, 0, 3);
     check_shape(&batch);
     assert_int_equal(batch.n_tokens, 100);
@@ -37,7 +42,6 @@ static void test_one_document(void **state) {
     fixture_remove(&fixture);
 }
 
-
 /* 500 short documents, one per line: document d is "dNNN" and d % 7 letters. */
 static char *write_names(struct fixture *fixture, char path[256]) {
     char text[20000];
@@ -50,23 +54,27 @@ static char *write_names(struct fixture *fixture, char path[256]) {
     return scratch_write(&fixture->scratch, "names.txt", text, n, path);
 }
 
-static struct hl_loader *new_loader(struct fixture *fixture, const struct hl_dataset *dataset, enum hl_split split, int64_t rows) {
+static struct hl_loader *new_loader(struct fixture *fixture, const struct hl_dataset *dataset,
+                                    enum hl_split split, int64_t rows) {
     struct hl_loader *loader = NULL;
-    if (hl_loader_new(&fixture->probe.mem, dataset, split, rows, &loader, &fixture->diag)) fail_msg("%s", fixture->diag.text);
+    if (hl_loader_new(&fixture->probe.mem, dataset, split, rows, &loader, &fixture->diag))
+        fail_msg("%s", fixture->diag.text);
     return loader;
 }
 
-/* Count the documents by their targets: in mask mode every sequence is a piece of one document, and a document that begins
- * in a sequence begins with the start token. */
+/* Count the documents by their targets: in mask mode every sequence is a piece of one document, and
+ * a document that begins in a sequence begins with the start token. */
 static void count_documents(const struct hl_batch *batch, int32_t start, int *seen) {
     for (int64_t s = 0; s < batch->n_sequences; s++) {
         int64_t from = batch->offsets[s], to = batch->offsets[s + 1];
         for (int64_t i = from + 1; i < to; i++) {
             assert_int_equal(batch->token_N[i], batch->target_N[i - 1]);
-            assert_int_not_equal(batch->token_N[i], start); /* the end of a document is the end of its sequence */
+            assert_int_not_equal(batch->token_N[i],
+                                 start); /* the end of a document is the end of its sequence */
         }
         if (batch->token_N[from] == start && to - from >= 4 && batch->target_N[from] == 'd')
-            seen[(batch->target_N[from + 1] - '0') * 100 + (batch->target_N[from + 2] - '0') * 10 + batch->target_N[from + 3] - '0']++;
+            seen[(batch->target_N[from + 1] - '0') * 100 + (batch->target_N[from + 2] - '0') * 10 +
+                 batch->target_N[from + 3] - '0']++;
     }
 }
 
@@ -83,7 +91,8 @@ static void test_names_each_document_once(void **state) {
     int32_t start = hl_tokenizer_eos(fixture.tokenizer);
     for (int split = 0; split < 2; split++) {
         struct hl_loader *loader = new_loader(&fixture, dataset, (enum hl_split)split, 64);
-        struct hl_batch batch = batch_at(&fixture, loader, 0, hl_dataset_n_rows(dataset, (enum hl_split)split));
+        struct hl_batch batch =
+            batch_at(&fixture, loader, 0, hl_dataset_n_rows(dataset, (enum hl_split)split));
         check_shape(&batch);
         assert_int_equal(batch.n_supervised, batch.n_tokens); /* nothing is masked away */
         assert_int_equal(batch.n_tokens, hl_dataset_n_tokens(dataset, (enum hl_split)split));
@@ -94,7 +103,8 @@ static void test_names_each_document_once(void **state) {
         if (split == 1) held = after - before;
         hl_loader_free(loader);
     }
-    int cut = 0; /* a document that two rows share is counted where it begins, unless less than four of its tokens are there */
+    int cut = 0; /* a document that two rows share is counted where it begins, unless less than four
+                    of its tokens are there */
     for (int d = 0; d < 500; d++) {
         assert_true(seen[d] <= 1);
         cut += !seen[d];
@@ -105,11 +115,12 @@ static void test_names_each_document_once(void **state) {
     fixture_remove(&fixture);
 }
 
-/* Sum over rows of hash(target) must be that of the stream, for every T and both mask settings; the batch size and the
- * position never matter. */
+/* Sum over rows of hash(target) must be that of the stream, for every T and both mask settings; the
+ * batch size and the position never matter. */
 static uint64_t sum_targets(const struct hl_batch *batch) {
     uint64_t sum = 0;
-    for (int64_t i = 0; i < batch->n_tokens; i++) sum += (uint64_t)(batch->target_N[i] + 2) * 0x9E3779B97F4A7C15u >> 7;
+    for (int64_t i = 0; i < batch->n_tokens; i++)
+        sum += (uint64_t)(batch->target_N[i] + 2) * 0x9E3779B97F4A7C15u >> 7;
     return sum;
 }
 
@@ -132,7 +143,8 @@ static void test_union_of_rows(void **state) {
                 struct hl_loader *loader = new_loader(&fixture, dataset, (enum hl_split)split, 5);
                 uint64_t sum = 0;
                 for (int64_t row = 0; row < rows; row += 5) {
-                    struct hl_batch batch = batch_at(&fixture, loader, row, rows - row < 5 ? rows - row : 5);
+                    struct hl_batch batch =
+                        batch_at(&fixture, loader, row, rows - row < 5 ? rows - row : 5);
                     check_shape(&batch);
                     tokens += batch.n_tokens;
                     sum += sum_targets(&batch);
@@ -169,7 +181,8 @@ static void test_resume_anywhere(void **state) {
     int64_t rows = hl_dataset_n_rows(dataset, HL_SPLIT_TRAIN), changed = 0;
     for (int64_t row = 0; row < 3 * rows; row += 3) { /* over two ends of epochs */
         struct hl_loader *fresh = new_loader(&fixture, dataset, HL_SPLIT_TRAIN, 3);
-        struct hl_batch a = batch_at(&fixture, walking, row, 3), b = batch_at(&fixture, fresh, row, 3);
+        struct hl_batch a = batch_at(&fixture, walking, row, 3),
+                        b = batch_at(&fixture, fresh, row, 3);
         same_batch(&a, &b);
         int32_t first = a.target_N[0];
         if (row + rows < 3 * rows) {
@@ -212,7 +225,8 @@ static void test_seed(void **state) {
     fixture_remove(&fixture);
 }
 
-/* Three sources in proportion 5 : 3 : 2, exact in each block of 1,024 rows; every row of a source before any comes again. */
+/* Three sources in proportion 5 : 3 : 2, exact in each block of 1,024 rows; every row of a source
+ * before any comes again. */
 static void test_mixture(void **state) {
     (void)state;
     struct fixture fixture;
@@ -224,7 +238,8 @@ static void test_mixture(void **state) {
         size_t size = 900 + 700 * (size_t)s;
         memset(text, 'a' + s, size);
         (void)snprintf(name, sizeof name, "%d.txt", s);
-        (void)snprintf(entry[s], sizeof entry[s], "%s:%s", weights[s], scratch_write(&fixture.scratch, name, text, size, path[s]));
+        (void)snprintf(entry[s], sizeof entry[s], "%s:%s", weights[s],
+                       scratch_write(&fixture.scratch, name, text, size, path[s]));
         entries[s] = entry[s];
     }
     struct hl_data_options options = options_for(entries, 3, 10);
@@ -238,7 +253,8 @@ static void test_mixture(void **state) {
         int count[3] = {0};
         struct hl_batch batch = batch_at(&fixture, loader, block * 1024, 1024);
         check_shape(&batch);
-        for (int64_t s = 0; s < batch.n_sequences; s++) count[batch.target_N[batch.offsets[s + 1] - 1] - 'a']++;
+        for (int64_t s = 0; s < batch.n_sequences; s++)
+            count[batch.target_N[batch.offsets[s + 1] - 1] - 'a']++;
         assert_int_equal(count[0], 512);
         assert_int_equal(count[1], 307);
         assert_int_equal(count[2], 205);
@@ -293,10 +309,13 @@ static void test_bigram(void **state) {
     struct hl_data_options options = options_for(paths, 1, 33);
     struct hl_dataset *dataset = open_data(&fixture, &options);
     /* by hand: 1,800 tokens to train on, 200 held out; the start token stands before the first */
-    double vocab = (double)hl_tokenizer_vocab_size(fixture.tokenizer), count[128][128] = {{0}}, context[128] = {0}, sum = 0;
-    for (int i = 1; i < 1800; i++) count[(int)text[i - 1]][(int)text[i]]++, context[(int)text[i - 1]]++;
+    double vocab = (double)hl_tokenizer_vocab_size(fixture.tokenizer), count[128][128] = {{0}},
+           context[128] = {0}, sum = 0;
+    for (int i = 1; i < 1800; i++)
+        count[(int)text[i - 1]][(int)text[i]]++, context[(int)text[i - 1]]++;
     for (int i = 1800; i < 2000; i++)
-        sum -= __builtin_log((count[(int)text[i - 1]][(int)text[i]] + 1) / (context[(int)text[i - 1]] + vocab));
+        sum -= __builtin_log((count[(int)text[i - 1]][(int)text[i]] + 1) /
+                             (context[(int)text[i - 1]] + vocab));
     double loss = hl_dataset_bigram_loss(dataset);
     assert_true(loss > sum / 200 - 1e-12 && loss < sum / 200 + 1e-12);
     hl_dataset_free(dataset);
@@ -325,8 +344,10 @@ static void test_each_allocation_fails(void **state) {
         hl_mem_probe_init(&probe, k);
         struct hl_dataset *dataset = NULL;
         struct hl_loader *loader = NULL;
-        enum hl_status status = hl_dataset_open(&probe.mem, &options, fixture.tokenizer, 2, NULL, &dataset, &fixture.diag);
-        if (!status) status = hl_loader_new(&probe.mem, dataset, HL_SPLIT_TRAIN, 4, &loader, &fixture.diag);
+        enum hl_status status = hl_dataset_open(&probe.mem, &options, fixture.tokenizer, 2, NULL,
+                                                &dataset, &fixture.diag);
+        if (!status)
+            status = hl_loader_new(&probe.mem, dataset, HL_SPLIT_TRAIN, 4, &loader, &fixture.diag);
         if (!status && k > probe.n_taken) done = true;
         else if (status) assert_int_equal(status, HL_E_MEMORY);
         hl_loader_free(loader);
@@ -338,10 +359,14 @@ static void test_each_allocation_fails(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_document), cmocka_unit_test(test_names_each_document_once),
-        cmocka_unit_test(test_union_of_rows), cmocka_unit_test(test_resume_anywhere), cmocka_unit_test(test_seed),
-        cmocka_unit_test(test_mixture), cmocka_unit_test(test_documents_do_not_see_each_other),
-        cmocka_unit_test(test_bigram), cmocka_unit_test(test_each_allocation_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_document),
+                                       cmocka_unit_test(test_names_each_document_once),
+                                       cmocka_unit_test(test_union_of_rows),
+                                       cmocka_unit_test(test_resume_anywhere),
+                                       cmocka_unit_test(test_seed),
+                                       cmocka_unit_test(test_mixture),
+                                       cmocka_unit_test(test_documents_do_not_see_each_other),
+                                       cmocka_unit_test(test_bigram),
+                                       cmocka_unit_test(test_each_allocation_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Shards: what is written is read; every damage is found; llm.c's files are read as they are; large offsets hold. */
+/* Shards: what is written is read; every damage is found; llm.c's files are read as they are; large
+ * offsets hold. */
 #include "data_support.h"
 
 #include <fcntl.h>
@@ -6,14 +7,16 @@
 #include "text/shard.h"
 #include "text/shard_format.h"
 
-static void write_shard(struct hl_mem *mem, const char *path, int64_t vocab, const int32_t *ids, const size_t *ends, size_t n) {
+static void write_shard(struct hl_mem *mem, const char *path, int64_t vocab, const int32_t *ids,
+                        const size_t *ends, size_t n) {
     struct hl_shard_writer writer;
     struct hl_diag diag;
     size_t from = 0;
     assert_int_equal(hl_shard_writer_open(&writer, mem, path, vocab, 77, &diag), HL_OK);
     for (size_t d = 0; d < n; d++) {
         for (size_t i = from; i < ends[d]; i += 2) /* in small additions */
-            assert_int_equal(writer.sink.tokens(&writer.sink, ids + i, ends[d] - i < 2 ? 1 : 2, &diag), HL_OK);
+            assert_int_equal(
+                writer.sink.tokens(&writer.sink, ids + i, ends[d] - i < 2 ? 1 : 2, &diag), HL_OK);
         assert_int_equal(writer.sink.document_end(&writer.sink, &diag), HL_OK);
         from = ends[d];
     }
@@ -32,7 +35,8 @@ static void test_round_trip(void **state) {
     const size_t ends[] = {1, 4, 4, 101}; /* an empty document is none */
     for (int wide = 0; wide < 2; wide++) {
         for (int i = 0; i < 101; i++) ids[i] = wide ? i * 1000003 % 100000 : i * 31;
-        write_shard(&probe.mem, scratch_path(&scratch, "a.hls", path), wide ? 100000 : 65536, ids, ends, 4);
+        write_shard(&probe.mem, scratch_path(&scratch, "a.hls", path), wide ? 100000 : 65536, ids,
+                    ends, 4);
         assert_int_equal(hl_shard_kind_of(path), HL_SHARD_HALLEY);
         struct hl_store store, memory;
         struct hl_diag diag;
@@ -52,7 +56,8 @@ static void test_round_trip(void **state) {
         struct hl_store_builder builder; /* the same in memory has the same checksum */
         hl_store_builder_init(&builder, &probe.mem, wide ? 100000 : 65536, 0);
         for (size_t d = 0, from = 0; d < 4; from = ends[d++]) {
-            assert_int_equal(builder.sink.tokens(&builder.sink, ids + from, ends[d] - from, &diag), HL_OK);
+            assert_int_equal(builder.sink.tokens(&builder.sink, ids + from, ends[d] - from, &diag),
+                             HL_OK);
             assert_int_equal(builder.sink.document_end(&builder.sink, &diag), HL_OK);
         }
         hl_store_builder_finish(&builder, &memory);
@@ -87,14 +92,16 @@ static void test_every_damage(void **state) {
     int undetected = 0;
     for (size_t i = 0; i < n; i++) {
         bytes[i] ^= 0x10;
-        enum hl_status status = hl_shard_parse(&probe.mem, bytes, n, "a.hls", -1, true, &store, &diag);
+        enum hl_status status =
+            hl_shard_parse(&probe.mem, bytes, n, "a.hls", -1, true, &store, &diag);
         undetected += status == HL_OK;
         if (status == HL_OK) hl_store_free(&store);
         bytes[i] ^= 0x10;
     }
     assert_int_equal(undetected, 0);
     for (size_t k = 0; k < n; k++) {
-        enum hl_status status = hl_shard_parse(&probe.mem, bytes, k, "a.hls", -1, true, &store, &diag);
+        enum hl_status status =
+            hl_shard_parse(&probe.mem, bytes, k, "a.hls", -1, true, &store, &diag);
         assert_true(status == HL_E_FORMAT);
         assert_non_null(strstr(diag.text, "a.hls: "));
     }
@@ -105,8 +112,15 @@ static void test_every_damage(void **state) {
 /* A header that lies, with a right checksum. */
 static void test_lying_headers(void **state) {
     (void)state;
-    struct hl_shard_header good = {.magic = "", .version = 1, .token_bytes = 2, .n_tokens = 4, .n_documents = 1, .max_token = 9,
-                                   .tokens_at = 128, .documents_at = 136, .file_bytes = 144};
+    struct hl_shard_header good = {.magic = "",
+                                   .version = 1,
+                                   .token_bytes = 2,
+                                   .n_tokens = 4,
+                                   .n_documents = 1,
+                                   .max_token = 9,
+                                   .tokens_at = 128,
+                                   .documents_at = 136,
+                                   .file_bytes = 144};
     memcpy(good.magic, HL_SHARD_MAGIC, 8);
     for (int k = 0; k < 14; k++) {
         struct hl_shard_header bad = good;
@@ -131,7 +145,8 @@ static void test_lying_headers(void **state) {
         memcpy(bytes, &bad, sizeof bad);
         struct hl_store store;
         struct hl_diag diag;
-        enum hl_status status = hl_shard_parse(hl_mem_default(), bytes, sizeof bytes, "x", -1, false, &store, &diag);
+        enum hl_status status =
+            hl_shard_parse(hl_mem_default(), bytes, sizeof bytes, "x", -1, false, &store, &diag);
         if (k == 12) assert_int_equal(status, HL_E_UNSUPPORTED);
         else assert_int_equal(status, k ? HL_E_FORMAT : HL_OK);
     }
@@ -148,19 +163,25 @@ static void test_llmc(void **state) {
     hl_mem_probe_init(&probe, 0);
     struct hl_store store;
     struct hl_diag diag;
-    assert_int_equal(hl_shard_parse(&probe.mem, bytes, sizeof bytes, "l.bin", 9, true, &store, &diag), HL_OK);
+    assert_int_equal(
+        hl_shard_parse(&probe.mem, bytes, sizeof bytes, "l.bin", 9, true, &store, &diag), HL_OK);
     const uint64_t starts[] = {0, 1, 4, 6};
     assert_int_equal(store.n_documents, 4);
     assert_memory_equal(store.document_D, starts, sizeof starts);
     assert_int_equal(store.max_token, 9);
     hl_store_free(&store);
-    assert_int_equal(hl_shard_parse(&probe.mem, bytes, sizeof bytes, "l.bin", -1, true, &store, &diag), HL_OK);
+    assert_int_equal(
+        hl_shard_parse(&probe.mem, bytes, sizeof bytes, "l.bin", -1, true, &store, &diag), HL_OK);
     assert_int_equal(store.n_documents, 1);
     hl_store_free(&store);
-    assert_int_equal(hl_shard_parse(&probe.mem, bytes, sizeof bytes - 1, "l.bin", 9, true, &store, &diag), HL_E_FORMAT);
+    assert_int_equal(
+        hl_shard_parse(&probe.mem, bytes, sizeof bytes - 1, "l.bin", 9, true, &store, &diag),
+        HL_E_FORMAT);
     assert_non_null(strstr(diag.text, "cut off"));
     bytes[4] = 2;
-    assert_int_equal(hl_shard_parse(&probe.mem, bytes, sizeof bytes, "l.bin", 9, true, &store, &diag), HL_E_UNSUPPORTED);
+    assert_int_equal(
+        hl_shard_parse(&probe.mem, bytes, sizeof bytes, "l.bin", 9, true, &store, &diag),
+        HL_E_UNSUPPORTED);
     assert_int_equal(probe.n_live, 0);
 }
 
@@ -171,8 +192,14 @@ static void test_beyond_four_gigabytes(void **state) {
     scratch_make(&scratch);
     char path[256];
     uint64_t n = ((uint64_t)1 << 31) + 5, documents_at = (128 + 2 * n + 7) / 8 * 8;
-    struct hl_shard_header head = {.version = 1, .token_bytes = 2, .n_tokens = n, .n_documents = 2, .max_token = 300,
-                                   .tokens_at = 128, .documents_at = documents_at, .file_bytes = documents_at + 16};
+    struct hl_shard_header head = {.version = 1,
+                                   .token_bytes = 2,
+                                   .n_tokens = n,
+                                   .n_documents = 2,
+                                   .max_token = 300,
+                                   .tokens_at = 128,
+                                   .documents_at = documents_at,
+                                   .file_bytes = documents_at + 16};
     memcpy(head.magic, HL_SHARD_MAGIC, 8);
     head.header_checksum = XXH3_64bits(&head, 120);
     const uint64_t starts[] = {0, n - 3};
@@ -209,9 +236,13 @@ static void test_write_fails(void **state) {
     struct hl_shard_writer writer;
     struct hl_diag diag;
     char path[256];
-    assert_int_equal(hl_shard_writer_open(&writer, hl_mem_default(), scratch_path(&scratch, "no/a.hls", path), 10, 0, &diag), HL_E_IO);
+    assert_int_equal(hl_shard_writer_open(&writer, hl_mem_default(),
+                                          scratch_path(&scratch, "no/a.hls", path), 10, 0, &diag),
+                     HL_E_IO);
     assert_non_null(strstr(diag.text, "No such file"));
-    assert_int_equal(hl_shard_writer_open(&writer, hl_mem_default(), scratch_path(&scratch, "a.hls", path), 10, 0, &diag), HL_OK);
+    assert_int_equal(hl_shard_writer_open(&writer, hl_mem_default(),
+                                          scratch_path(&scratch, "a.hls", path), 10, 0, &diag),
+                     HL_OK);
     hl_shard_writer_close(&writer); /* not committed */
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(rmdir(scratch.folder), 0); /* nothing is left in it */
@@ -228,7 +259,8 @@ static void test_each_allocation_fails(void **state) {
         struct hl_shard_writer writer;
         struct hl_diag diag;
         hl_mem_probe_init(&probe, k);
-        enum hl_status status = hl_shard_writer_open(&writer, &probe.mem, scratch_path(&scratch, "a.hls", path), 10, 0, &diag);
+        enum hl_status status = hl_shard_writer_open(
+            &writer, &probe.mem, scratch_path(&scratch, "a.hls", path), 10, 0, &diag);
         if (!status) status = writer.sink.tokens(&writer.sink, ids, 3, &diag);
         assert_int_equal(status, HL_E_MEMORY);
         hl_shard_writer_close(&writer);
@@ -238,9 +270,12 @@ static void test_each_allocation_fails(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_every_damage), cmocka_unit_test(test_lying_headers),
-        cmocka_unit_test(test_llmc), cmocka_unit_test(test_beyond_four_gigabytes), cmocka_unit_test(test_write_fails),
-        cmocka_unit_test(test_each_allocation_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),
+                                       cmocka_unit_test(test_every_damage),
+                                       cmocka_unit_test(test_lying_headers),
+                                       cmocka_unit_test(test_llmc),
+                                       cmocka_unit_test(test_beyond_four_gigabytes),
+                                       cmocka_unit_test(test_write_fails),
+                                       cmocka_unit_test(test_each_allocation_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
