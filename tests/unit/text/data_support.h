@@ -2,7 +2,6 @@
 #ifndef TESTS_DATA_SUPPORT_H
 #define TESTS_DATA_SUPPORT_H
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h> /* needs what stands above */
 
 #include "halley/data.h"
 
