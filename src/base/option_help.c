@@ -120,24 +120,35 @@ static const char *placeholder(const struct hl_option *row) {
     return "";
 }
 
+/* One more fact: "(" or "; " in front. */
+HL_PRINTF(2, 3) static void add_fact(struct hl_buf *facts, const char *format, ...) {
+    char text[640];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    hl_buf_printf(facts, "%s%s", facts->n ? "; " : "(", text);
+}
+
+/* "(from 0 to 10; default 5e-5; also --lr)" */
 static void put_facts(struct page *page, const struct hl_option_set *set, const struct hl_option *row) {
-    char range[512], text[640];
+    struct hl_buf facts = {.mem = page->out->mem};
+    char range[512], key[HL_KEY_BYTES];
     describe(row, range, sizeof range);
     const char *initial = row->initial ? row->initial : row->kind == HL_OPT_BOOL ? "false" : "";
-    if (range[0]) (void)snprintf(text, sizeof text, "(%s%s)", range, initial[0] ? ";" : "");
-    if (range[0] && initial[0]) text[strlen(text) - 1] = 0; /* the default closes the bracket */
-    if (range[0]) put_words(page, text);
-    if (initial[0]) {
-        (void)snprintf(text, sizeof text, "%sdefault %s)", range[0] ? "" : "(", initial);
-        put_words(page, text);
-    }
+    if (range[0]) add_fact(&facts, "%s", range);
+    if (initial[0]) add_fact(&facts, "default %s", initial);
     size_t n;
     bool first = true;
     for (const char *rest = row->aliases, *word; (word = hl_option_word(&rest, &n)); first = false) {
-        (void)snprintf(text, sizeof text, "%s--%s%s%.*s", first ? "Also " : "", set->prefix ? set->prefix : "",
-                       set->prefix ? "." : "", (int)n, word);
-        put_words(page, text);
+        hl_option_key(key, set->prefix, "");
+        if (first) add_fact(&facts, "also --%s%.*s", key, (int)n, word);
+        else hl_buf_printf(&facts, " --%s%.*s", key, (int)n, word);
     }
+    if (facts.n) hl_buf_puts(&facts, ")");
+    if (facts.data) put_words(page, facts.data);
+    if (facts.failed) page->out->failed = true;
+    hl_buf_free(&facts);
 }
 
 static void put_option(struct hl_buf *out, int columns, const struct hl_option_set *set, const struct hl_option *row) {

@@ -12,13 +12,13 @@ static void test_help(void **state) {
     static const char *const want[] = {
         "training:\n", "\ndata:\n", "\noptions:\n", "\nacco:\n",
         "  --max_steps N               stop after this many updates (at least 1 steps;\n"
-        "                              default -1) Also --train_iters --iters\n",
+        "                              default -1; also --train_iters --iters)\n",
         "  --lr_scheduler_type WORD    how the rate changes (one of: constant linear\n"
         "                              cosine; default linear)\n",
         "  --bf16                      compute in bf16 (default false)\n",
         "  --acco.micro_batches_per_round N\n"
         "                              micro-batches in one round (from 1 to 64; default\n"
-        "                              2) Also --acco.rounds\n",
+        "                              2; also --acco.rounds)\n",
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         if (!strstr(text.data, want[i])) fail_msg("missing:\n%s\nin:\n%s", want[i], text.data);
