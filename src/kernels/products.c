@@ -15,6 +15,7 @@ struct choice {
     enum hl_isa isa;
     const struct hl_gemm_isa *own; /* NULL: this instruction set has none */
     enum engine f32, bf16;
+    bool short_f32_own; /* see engine_for */
 };
 
 struct hl_products {
@@ -44,7 +45,7 @@ static const struct hl_gemm_isa *gemm_of(enum hl_isa isa) {
 
 /* Without native bf16 the library widens in a pass of its own or emulates; our packing widens on the way. */
 static struct choice by_measurement(enum hl_isa isa) {
-    struct choice choice = {isa, gemm_of(isa), ENGINE_LIBRARY, ENGINE_LIBRARY};
+    struct choice choice = {isa, gemm_of(isa), ENGINE_LIBRARY, ENGINE_LIBRARY, isa == HL_ISA_AVX512};
     bool native = isa == HL_ISA_AVX512 && hl_library_native_bf16();
     if (choice.own && !native) choice.bf16 = ENGINE_OWN;
     if (isa == HL_ISA_REF) choice.f32 = choice.bf16 = ENGINE_REF;
@@ -62,13 +63,14 @@ static enum hl_status choose(struct choice *out, struct hl_diag *diag) {
         if (!own && strcmp(wanted, "library") != 0)
             return hl_fail(diag, HL_E_USER, "HALLEY_PRODUCTS: there is no engine \"%s\"; use own or library, or leave it out", wanted);
         choice.f32 = choice.bf16 = own ? choice.own ? ENGINE_OWN : ENGINE_REF : ENGINE_LIBRARY;
+        choice.short_f32_own = false;
     }
     *out = choice;
     return HL_OK;
 }
 
 enum hl_status hl_products_new(struct hl_mem *mem, struct hl_products **out, struct hl_diag *diag) {
-    struct choice choice = {0};
+    struct choice choice = {.f32 = ENGINE_REF};
     struct hl_library *library = NULL;
     enum hl_status status = choose(&choice, diag);
     if (!status) status = hl_library_new(mem, &library, diag);
@@ -97,13 +99,20 @@ static void empty_sum(const struct hl_product *p) {
     for (int64_t m = 0; m < p->M; m++) memset((char *)p->C + (size_t)(m * p->ldc) * size, 0, (size_t)p->N * size);
 }
 
+/* Of f32, ours is faster than oneDNN where packing B would cost more than the product, and where K is one short block. */
+static enum engine engine_for(const struct choice *choice, const struct hl_product *p) {
+    if (p->in == HL_BF16) return choice->bf16;
+    bool ours = p->tb && !p->ta && (p->M <= HL_GEMM_FEW_ROWS || p->K <= 128);
+    return ours && choice->short_f32_own ? ENGINE_OWN : choice->f32;
+}
+
 enum hl_status hl_product_run(struct hl_products *products, const struct hl_product *p, struct hl_diag *diag) {
     if (!p->M || !p->N) return HL_OK;
     if (!p->K) {
         empty_sum(p);
         return HL_OK;
     }
-    switch (p->in == HL_F32 ? products->choice.f32 : products->choice.bf16) {
+    switch (engine_for(&products->choice, p)) {
     case ENGINE_OWN: return hl_gemm_run(&products->gemm, p, diag);
     case ENGINE_LIBRARY: return hl_library_run(products->library, p, diag);
     case ENGINE_REF: break;
@@ -114,7 +123,7 @@ enum hl_status hl_product_run(struct hl_products *products, const struct hl_prod
 
 const char *hl_products_describe(void) {
     static _Thread_local char text[120];
-    struct choice choice = {0};
+    struct choice choice = {.f32 = ENGINE_REF};
     if (choose(&choice, NULL)) return "nothing: HALLEY_ISA or HALLEY_PRODUCTS is wrong";
     if (choice.f32 == ENGINE_REF) return "plain loops";
     const char *own = hl_isa_name(choice.isa), *library = hl_library_name();

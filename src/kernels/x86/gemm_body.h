@@ -138,7 +138,10 @@ static inline __attribute__((always_inline)) void dots_of(const struct hl_produc
         for (int c = 0; c < columns; c++) dots[m][c] = vf_zero();
     for (int64_t k = 0; k < p->K; k += LANES) {
         vf b[DOTS];
-        for (int c = 0; c < columns; c++) b[c] = load_line(p->B, (n + c) * p->ldb + k, p->K - k, type);
+        for (int c = 0; c < columns; c++) {
+            b[c] = load_line(p->B, (n + c) * p->ldb + k, p->K - k, type);
+            __builtin_prefetch((const char *)p->B + ((n + DOTS + c) * p->ldb + k) * (int64_t)hl_dtype_bytes(type));
+        }
         for (int m = 0; m < p->M; m++) {
             vf a = load_line(p->A, m * p->lda + k, p->K - k, type);
             for (int c = 0; c < columns; c++) dots[m][c] = vf_fma(a, b[c], dots[m][c]);

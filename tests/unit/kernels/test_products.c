@@ -96,11 +96,13 @@ static void check_engine(const char *engine, const char *isa) {
             for (int k = 0; k < 7; k++)
                 for (int kind = (i + 2 * j + 3 * k) % 7; kind < KINDS; kind += 7)
                     check(products, kind, sizes[i], sizes[j], sizes[k], (i + j + k) % 4 * 5);
+    omp_set_num_threads(2);
     for (int kind = 0; kind < KINDS; kind++) { /* several blocks of K, groups of columns, pieces of rows */
         check(products, kind, 5, 9, 1000, 3);
         check(products, kind, 40, 700, 30, 0);
         check(products, kind, 1100, 10, 20, 1);
     }
+    omp_set_num_threads(1);
     hl_products_free(products);
 }
 
@@ -157,6 +159,27 @@ static void test_team_size(void **state) {
     (void)state;
     check_teams("avx512");
     check_teams("avx2");
+}
+
+/* Each element is the same chain of operations in both. */
+static void test_isas_agree(void **state) {
+    (void)state;
+    struct hl_products *wide = products_of("own", "avx512", hl_mem_default()), *narrow = products_of("own", "avx2", hl_mem_default());
+    for (int kind = 0; wide && narrow && kind < KINDS; kind++) {
+        struct hl_product p = kind_of(kind, 21, 53, 800, 0);
+        size_t bytes = (size_t)(p.M * p.ldc) * hl_dtype_bytes(p.out);
+        fill(&p);
+        struct hl_product q = p;
+        q.C = malloc(bytes);
+        memcpy(q.C, p.C, bytes);
+        assert_int_equal(hl_product_run(wide, &p, NULL), HL_OK);
+        assert_int_equal(hl_product_run(narrow, &q, NULL), HL_OK);
+        assert_memory_equal(p.C, q.C, bytes);
+        free(q.C);
+        release(&p);
+    }
+    hl_products_free(wide);
+    hl_products_free(narrow);
 }
 
 static void test_nan(void **state) {
@@ -243,11 +266,12 @@ static void test_wrong_engine(void **state) {
 }
 
 int main(void) {
+    omp_set_num_threads(1); /* thousands of tiny products: a team would only wait for its turn */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library),     cmocka_unit_test(test_avx512),      cmocka_unit_test(test_avx2),
         cmocka_unit_test(test_default),     cmocka_unit_test(test_team_size),   cmocka_unit_test(test_nan),
         cmocka_unit_test(test_steady),      cmocka_unit_test(test_many_shapes), cmocka_unit_test(test_failing_allocations),
-        cmocka_unit_test(test_wrong_engine),
+        cmocka_unit_test(test_wrong_engine), cmocka_unit_test(test_isas_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
