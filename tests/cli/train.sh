@@ -1,0 +1,111 @@
+#!/bin/bash
+# halley train, generate, eval and plan as a person uses them: one run, its ends, its mistakes.
+set -u
+halley=$1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+# expect STATUS 'TEXT' command...: exit status, and TEXT somewhere in what it says
+expect() {
+    local status=$1 text=$2; shift 2
+    local said; said=$("$@" 2>&1); local got=$?
+    [ "$got" = "$status" ] || fail "status $got instead of $status: $* said: $said"
+    [[ $said == *"$text"* ]] || fail "no '$text' in what $* said: $said"
+}
+value() { tail -n 1 "$1" | grep -o "\"$2\": [^,}]*" | cut -d' ' -f2; }
+
+for i in $(seq 1 400); do echo "the cat number $((i * 37 % 101)) saw the dog number $((i * 53 % 89))"; done > story.txt
+small="--num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 4 --threads 1"
+
+# a run, and what it leaves
+expect 0 'step 20/20' "$halley" train --data story.txt $small --max_steps 20 --output_dir run --eval_steps 10 --sample_steps 20 --save_steps 5 --save_total_limit 2
+for file in metrics.jsonl run.yaml run.json samples.jsonl latest checkpoint-20/model.safetensors checkpoint-20/config.json \
+    checkpoint-20/tokenizer.json checkpoint-20/manifest.json; do
+    [ -s "run/$file" ] || fail "no run/$file"
+done
+[ "$(ls -d run/checkpoint-* | wc -l)" = 2 ] || fail "save_total_limit 2 left: $(ls run)"
+[ "$(cat run/latest)" = checkpoint-20 ] || fail "latest is $(cat run/latest)"
+for key in step loss grad_norm learning_rate eval_loss tokens_per_second data_wait_ms; do
+    [ -n "$(value run/metrics.jsonl $key)" ] || fail "no $key in metrics.jsonl"
+done
+
+# the same evaluation again; the same text again
+[ "$("$halley" eval run | grep -o '"eval_loss": [^,]*' | cut -d' ' -f2)" = "$(value run/metrics.jsonl eval_loss)" ] ||
+    fail "eval says $("$halley" eval run), the run said $(value run/metrics.jsonl eval_loss)"
+expect 0 '"tokens": ' "$halley" eval run/checkpoint-20 --data story.txt
+a=$("$halley" generate run --prompt 'the cat' --max_new_tokens 40 --seed 3); b=$("$halley" generate run/checkpoint-20 --prompt 'the cat' --max_new_tokens 40 --seed 3)
+[ "$a" = "$b" ] && [[ $a == "the cat"* ]] || fail "generate: '$a' and '$b'"
+expect 0 '' "$halley" generate run --prompt 'the' --max_new_tokens 100 --greedy
+
+# configuration: file, flags that win, print, mistakes
+cat > run.yaml <<Y
+data: story.txt
+num-hidden-layers: 1
+hidden_size: 32
+n_head: 2
+seq_length: 32
+micro_batch_size: 4
+train_iters: 3
+output_dir: from-yaml
+threads: 1
+Y
+expect 0 'step 4/4' "$halley" train run.yaml --max-steps 4
+[ -s from-yaml/run.yaml ] || fail "no saved configuration"
+"$halley" train run.yaml --print_config > resolved.yaml || fail "print_config"
+grep -q '^max_steps: 3' resolved.yaml || fail "aliases are not resolved: $(grep steps resolved.yaml)"
+"$halley" train resolved.yaml --print_config | diff - resolved.yaml || fail "the printed configuration does not read back to itself"
+printf 'data: story.txt\nlearnin_rate: 3\n' > wrong.yaml
+expect 2 "wrong.yaml:2: unknown option 'learnin_rate'; did you mean 'learning_rate'?" "$halley" train wrong.yaml
+expect 2 "did you mean" "$halley" train --learnin-rate 3 --data story.txt
+expect 2 "dropout" "$halley" train --data story.txt --dropout 0.1
+expect 2 "did you mean" "$halley" train --data story.txt --model gpt2-124n
+expect 2 "multiple" "$halley" train --data story.txt --hidden_size 32 --num_attention_heads 3 --output_dir x1
+expect 2 "did you mean adamw" "$halley" train --data story.txt $small --optim adamx --output_dir x2
+expect 1 "No such file" "$halley" train --data nothing.txt --output_dir x3
+expect 2 "holds a run already" "$halley" train run.yaml
+expect 0 'step 3/3' "$halley" train run.yaml --overwrite_output_dir
+
+# a run that stops is the run that never stopped
+expect 0 'step 10/10' "$halley" train --data story.txt $small --max_steps 10 --lr_scheduler_type constant --output_dir straight --logging_steps 1
+expect 0 'step 4/4' "$halley" train --data story.txt $small --max_steps 4 --lr_scheduler_type constant --output_dir stopped --logging_steps 1
+expect 0 'step 10/10' "$halley" train --data story.txt $small --max_steps 10 --lr_scheduler_type constant --output_dir stopped --logging_steps 1 --resume
+cmp straight/checkpoint-10/model.safetensors stopped/checkpoint-10/model.safetensors || fail "resumed weights differ"
+cmp straight/checkpoint-10/state.safetensors stopped/checkpoint-10/state.safetensors || fail "resumed state differs"
+bits() { grep -o '"step": [^,]*, "loss": [^,]*, "grad_norm": [^,]*, "learning_rate": [^,]*' "$1"; }
+diff <(bits straight/metrics.jsonl) <(bits stopped/metrics.jsonl) || fail "resumed metrics differ"
+# going back: metrics past the resumed step are cut
+expect 0 'step 10/10' "$halley" train --data story.txt $small --max_steps 10 --lr_scheduler_type constant --output_dir stopped --logging_steps 1 --resume_from_checkpoint stopped/checkpoint-4
+diff <(bits straight/metrics.jsonl) <(bits stopped/metrics.jsonl) || fail "metrics past the resumed step were not cut"
+
+# signals: the step is finished, saved, and the run goes on later
+for signal in INT TERM; do
+    # a shell's background jobs ignore SIGINT; a person's do not
+    env --default-signal=INT timeout 60 "$halley" train --data story.txt $small --max_steps 1000000 --output_dir "sig$signal" > log 2>&1 &
+    pid=$!
+    for i in $(seq 1 100); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
+    kill -s $signal "$(pgrep -P $pid)"
+    wait $pid; status=$?
+    want=130; [ $signal = TERM ] && want=143
+    [ $status = $want ] || fail "SIG$signal ended with $status: $(cat log)"
+    [ -s "sig$signal/latest" ] || fail "SIG$signal saved nothing: $(cat log)"
+done
+expect 0 "going on from" "$halley" train --data story.txt $small --max_minutes 0.002 --max_steps 1000000 --output_dir sigINT --resume
+
+# numbers that are none: exit status 3, step and block named
+expect 3 "step " "$halley" train --data story.txt $small --max_steps 200 --learning_rate 1e6 --warmup_steps 0 --max_grad_norm 0 --lr_scheduler_type constant --output_dir nan
+
+# other languages of the environment change no byte
+if locale -a 2>/dev/null | grep -qi '^de_DE.utf8$'; then
+    expect 0 'step 10/10' env LC_ALL=de_DE.UTF-8 "$halley" train --data story.txt $small --max_steps 10 --lr_scheduler_type constant --output_dir german --logging_steps 1
+    cmp straight/checkpoint-10/model.safetensors german/checkpoint-10/model.safetensors || fail "weights depend on the locale"
+    diff <(bits straight/metrics.jsonl) <(bits german/metrics.jsonl) || fail "metrics depend on the locale"
+else
+    echo "SKIP: no de_DE.UTF-8 locale here"
+fi
+
+# plan
+expect 0 'total' "$halley" plan --memory --model gpt2-124m --block_size 64
+expect 2 '--memory' "$halley" plan
+exit $failed
