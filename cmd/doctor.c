@@ -1,6 +1,5 @@
 /* halley doctor: what this machine can do, what was chosen and why, and whether anything is in the way. */
 #include <errno.h>
-#include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "halley/data.h"
 #include "halley/option.h"
 #include "halley/text_number.h"
+#include "kernels/threads.h"
 #include "os/cpu.h"
 #include "os/fs.h"
 #include "os/memory.h"
@@ -120,7 +120,7 @@ static void show_rates(struct report *report) {
         complain(report, true, "%s", diag.text);
         return;
     }
-    omp_set_num_threads(report->n_threads);
+    hl_threads_set(report->n_threads);
     for (int dtype = HL_F32; dtype <= HL_BF16; dtype++) {
         char rate[40];
         hl_print_fixed(rate, sizeof rate, measure_products(report->mem, products, (enum hl_dtype)dtype) * 1e-9, 1);
