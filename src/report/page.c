@@ -38,6 +38,16 @@ static bool mean_speed(const struct hl_series *s, double *out) {
     return n ? *out = (double)n / sum, true : false;
 }
 
+/* Time in training: as logged, else the mean step of each line times the steps since the line before. */
+static bool training_time(const struct hl_run *run, double *out) {
+    double x = 0, sum = 0, before = 0;
+    if (last_finite(hl_run_series(run, "seconds"), &x, out)) return true;
+    const struct hl_series *s = hl_run_series(run, "step_ms");
+    for (size_t i = 0; s && i < s->n; before = s->x[i++])
+        if (isfinite(s->y[i])) sum += s->y[i] * 1e-3 * (s->x[i] - before);
+    return s ? *out = sum, true : false;
+}
+
 /* What the head of the page says of a run; words are empty where nothing is known. */
 struct headline { char loss[HL_WORDS], loss_step[HL_WORDS], best[HL_WORDS], best_step[HL_WORDS], perplexity[HL_WORDS],
     steps[HL_WORDS], tokens[HL_WORDS], time[HL_WORDS], speed[HL_WORDS]; };
@@ -72,7 +82,7 @@ static struct headline headline_of(const struct hl_run *run) {
         print_perplexity(h.perplexity, exp(y));
     }
     if (last_finite(hl_run_series(run, "tokens"), &x, &y)) hl_words_count(h.tokens, y);
-    if (last_finite(hl_run_series(run, "seconds"), &x, &y)) print_time(h.time, y);
+    if (training_time(run, &y)) print_time(h.time, y);
     if (mean_speed(hl_run_series(run, "tokens_per_second"), &y)) hl_words_count(h.speed, y);
     return h;
 }

@@ -136,9 +136,10 @@ static const struct panel known[] = {
     {"learning_rate", "Learning rate", NULL, false, true},
     {"grad_norm", "Gradient norm", "before clipping", true, false},
     {"tokens_per_second", "Speed", "tokens per second", true, true},
-    {"data_wait_ms", "Waiting for data", "ms per line of the log", true, true},
+    {"data_wait_ms", "Waiting for data", "ms per step", true, true},
+    {"mfu", "Use of the machine", "share of its product peak", true, true},
 };
-static const char *const elsewhere[] = {"loss", "eval_loss", "tokens", "seconds"}; /* shown by other means */
+static const char *const elsewhere[] = {"loss", "eval_loss", "tokens", "seconds", "epoch", "step_ms", "eval_runtime"}; /* shown by other means */
 enum { N_KNOWN = sizeof known / sizeof *known, N_ELSEWHERE = sizeof elsewhere / sizeof *elsewhere };
 
 static void small_panel(struct hl_buf *out, const struct hl_run *runs, int n_runs, const struct panel *panel, int id) {
