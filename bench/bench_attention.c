@@ -1,4 +1,5 @@
-/* Attention forward + backward: milliseconds per call, median. Usage: bench_attention B T H K D [rounds] [f32|bf16]. */
+/* Attention forward + backward: milliseconds per call, median. Usage: bench_attention B T H K D
+ * [rounds] [f32|bf16]. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +31,10 @@ static void *filled(int64_t n, enum hl_dtype type) {
 
 int main(int argc, char **argv) {
     enum { MOST_ROUNDS = 101 };
-    if (argc < 6) return fprintf(stderr, "usage: bench_attention B T H K D [rounds] [f32|bf16]\n"), 2;
-    int64_t B = atoll(argv[1]), T = atoll(argv[2]), H = atoll(argv[3]), K = atoll(argv[4]), D = atoll(argv[5]);
+    if (argc < 6)
+        return fprintf(stderr, "usage: bench_attention B T H K D [rounds] [f32|bf16]\n"), 2;
+    int64_t B = atoll(argv[1]), T = atoll(argv[2]), H = atoll(argv[3]), K = atoll(argv[4]),
+            D = atoll(argv[5]);
     int rounds = argc > 6 ? atoi(argv[6]) : 11;
     if (rounds < 1 || rounds > MOST_ROUNDS) rounds = 11;
     enum hl_dtype type = argc > 7 && !strcmp(argv[7], "bf16") ? HL_BF16 : HL_F32;
@@ -42,7 +45,8 @@ int main(int argc, char **argv) {
     struct hl_diag diag = {0};
     if (hl_kernels_get(type, &k, &diag)) return fprintf(stderr, "%s\n", diag.text), 1;
     hl_denormals_off();
-    void *qkv = filled(N * E, type), *dqkv = filled(N * E, type), *out = filled(N * H * D, type), *dout = filled(N * H * D, type);
+    void *qkv = filled(N * E, type), *dqkv = filled(N * E, type), *out = filled(N * H * D, type),
+         *dout = filled(N * H * D, type);
     float *lse = filled(N * H, HL_F32);
     void *scratch = aligned_alloc(64, (k->attention_scratch(&a) + 63) / 64 * 64);
     double forward[MOST_ROUNDS], backward[MOST_ROUNDS];
@@ -61,9 +65,11 @@ int main(int argc, char **argv) {
     qsort(forward, (size_t)rounds, sizeof *forward, ascending);
     qsort(backward, (size_t)rounds, sizeof *backward, ascending);
     double f = forward[rounds / 2], b = backward[rounds / 2];
-    printf("B %lld T %lld H %lld K %lld D %lld %s %s: forward %.3f ms (%.0f GFLOP/s), backward %.3f ms (%.0f GFLOP/s), scratch %.1f MiB\n",
-           (long long)B, (long long)T, (long long)H, (long long)K, (long long)D, type == HL_F32 ? "f32" : "bf16",
-           hl_isa_name(k->isa), f * 1e3, pairs * (double)D * 4 / f * 1e-9, b * 1e3, pairs * (double)D * 10 / b * 1e-9,
+    printf("B %lld T %lld H %lld K %lld D %lld %s %s: forward %.3f ms (%.0f GFLOP/s), backward "
+           "%.3f ms (%.0f GFLOP/s), scratch %.1f MiB\n",
+           (long long)B, (long long)T, (long long)H, (long long)K, (long long)D,
+           type == HL_F32 ? "f32" : "bf16", hl_isa_name(k->isa), f * 1e3,
+           pairs * (double)D * 4 / f * 1e-9, b * 1e3, pairs * (double)D * 10 / b * 1e-9,
            (double)k->attention_scratch(&a) / 1048576);
     free(qkv), free(dqkv), free(out), free(dout), free(lse), free(scratch), free(offsets);
     return 0;

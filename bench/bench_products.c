@@ -1,5 +1,6 @@
-/* Rates of products over the shapes of GPT-2 124M (1,024 rows) and of a tiny model: our own kernels and the library in turn,
- * medians. Usage: bench_products [rounds] [f32|bf16] [shape]. Threads: OMP_NUM_THREADS. */
+/* Rates of products over the shapes of GPT-2 124M (1,024 rows) and of a tiny model: our own kernels
+ * and the library in turn, medians. Usage: bench_products [rounds] [f32|bf16] [shape]. Threads:
+ * OMP_NUM_THREADS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,9 +91,10 @@ static double seconds(struct hl_products *products, const struct hl_product *p, 
 enum { MAX_ROUNDS = 101 };
 
 /* Adds this shape's part of a step to total[own, library]. */
-static void measure(const struct shape *s, enum hl_dtype type, int rounds, struct hl_products *own, struct hl_products *library,
-                    double total[2]) {
-    struct hl_product p = {.M = s->M, .N = s->N, .K = s->K, .ta = s->ta, .tb = s->tb, .add = s->add, .in = type};
+static void measure(const struct shape *s, enum hl_dtype type, int rounds, struct hl_products *own,
+                    struct hl_products *library, double total[2]) {
+    struct hl_product p = {
+        .M = s->M, .N = s->N, .K = s->K, .ta = s->ta, .tb = s->tb, .add = s->add, .in = type};
     p.out = s->f32_out ? HL_F32 : type;
     p.lda = s->ta ? s->M : s->K;
     p.ldb = s->tb ? s->K : s->N;
@@ -100,7 +102,8 @@ static void measure(const struct shape *s, enum hl_dtype type, int rounds, struc
     p.A = filled((size_t)(s->M * s->K), type);
     p.B = filled((size_t)(s->K * s->N), type);
     p.C = filled((size_t)(s->M * s->N), p.out);
-    double flops = 2.0 * (double)s->M * (double)s->N * (double)s->K, a[MAX_ROUNDS], b[MAX_ROUNDS], r[MAX_ROUNDS];
+    double flops = 2.0 * (double)s->M * (double)s->N * (double)s->K, a[MAX_ROUNDS], b[MAX_ROUNDS],
+           r[MAX_ROUNDS];
     int repeats = flops > 1e9 ? 1 : (int)(1e9 / flops);
     (void)seconds(own, &p, 1);
     (void)seconds(library, &p, 1);
@@ -110,8 +113,9 @@ static void measure(const struct shape *s, enum hl_dtype type, int rounds, struc
         r[k] = b[k] / a[k];
     }
     double ours = median(a, rounds), theirs = median(b, rounds);
-    printf("%-14s %7lld %7lld %7lld %12.1f %12.1f %8.2f\n", s->name, (long long)s->M, (long long)s->N, (long long)s->K,
-           flops / ours * 1e-9, flops / theirs * 1e-9, median(r, rounds));
+    printf("%-14s %7lld %7lld %7lld %12.1f %12.1f %8.2f\n", s->name, (long long)s->M,
+           (long long)s->N, (long long)s->K, flops / ours * 1e-9, flops / theirs * 1e-9,
+           median(r, rounds));
     total[0] += s->times * ours;
     total[1] += s->times * theirs;
     free((void *)(uintptr_t)p.A);
@@ -125,11 +129,14 @@ int main(int argc, char **argv) {
     enum hl_dtype type = argc > 2 && !strcmp(argv[2], "bf16") ? HL_BF16 : HL_F32;
     hl_denormals_off();
     struct hl_products *own = engine("own"), *library = engine("library");
-    printf("%-14s %7s %7s %7s %12s %12s %8s\n", "GFLOP/s", "M", "N", "K", "own", "library", "ratio");
+    printf("%-14s %7s %7s %7s %12s %12s %8s\n", "GFLOP/s", "M", "N", "K", "own", "library",
+           "ratio");
     double total[2] = {0};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (argc < 4 || strstr(shapes[i].name, argv[3])) measure(&shapes[i], type, rounds, own, library, total);
-    printf("GPT-2 124M, 1,024 rows, forward and backward: own %.0f ms, library %.0f ms\n", total[0] * 1e3, total[1] * 1e3);
+        if (argc < 4 || strstr(shapes[i].name, argv[3]))
+            measure(&shapes[i], type, rounds, own, library, total);
+    printf("GPT-2 124M, 1,024 rows, forward and backward: own %.0f ms, library %.0f ms\n",
+           total[0] * 1e3, total[1] * 1e3);
     hl_products_free(own);
     hl_products_free(library);
     return 0;

@@ -1,4 +1,5 @@
-/* Inner seam of attention: each instruction set fills its five entries of the table, for the table's dtype. */
+/* Inner seam of attention: each instruction set fills its five entries of the table, for the
+ * table's dtype. */
 #ifndef HALLEY_KERNELS_ATTENTION_H
 #define HALLEY_KERNELS_ATTENTION_H
 

@@ -1,18 +1,19 @@
-/* Our own matrix product, blocked as in Goto & van de Geijn 2008: a group of columns of B is packed into panels that stay in
- * the second-level cache while all rows of A pass by. f32 rows of A are read where they lie; bf16 and transposed A are packed
- * (and widened) a block at a time.
- * Threads share nothing: C is cut into pieces, each packs what it needs for itself, and the team meets once, at the end.
- * Two cores that meet for every block of K lose more by waiting than by packing twice, above all on a busy machine. K is
- * never split over threads and its blocks are added in ascending order, so the bits do not depend on the team. */
+/* Our own matrix product, blocked as in Goto & van de Geijn 2008: a group of columns of B is packed
+ * into panels that stay in the second-level cache while all rows of A pass by. f32 rows of A are
+ * read where they lie; bf16 and transposed A are packed (and widened) a block at a time. Threads
+ * share nothing: C is cut into pieces, each packs what it needs for itself, and the team meets
+ * once, at the end. Two cores that meet for every block of K lose more by waiting than by packing
+ * twice, above all on a busy machine. K is never split over threads and its blocks are added in
+ * ascending order, so the bits do not depend on the team. */
 #include "kernels/gemm.h"
 
 #include <omp.h>
 
 enum {
-    GROUP = 288,             /* columns packed at a time: 432 KiB */
-    MOST_ROWS = 1024,        /* rows of A packed at a time: 1.5 MiB */
-    MOST_SUMMED = 768,       /* columns of a piece whose sums must wait in f32 */
-    SERIAL_BELOW = 1 << 18,  /* multiplications for which a team costs more than it gives */
+    GROUP = 288,            /* columns packed at a time: 432 KiB */
+    MOST_ROWS = 1024,       /* rows of A packed at a time: 1.5 MiB */
+    MOST_SUMMED = 768,      /* columns of a piece whose sums must wait in f32 */
+    SERIAL_BELOW = 1 << 18, /* multiplications for which a team costs more than it gives */
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -36,16 +37,20 @@ struct piece {
     float *a, *b, *sums;
 };
 
-static const void *at(const void *x, enum hl_dtype type, int64_t i) { return (const char *)x + i * (int64_t)hl_dtype_bytes(type); }
+static const void *at(const void *x, enum hl_dtype type, int64_t i) {
+    return (const char *)x + i * (int64_t)hl_dtype_bytes(type);
+}
 
-/* Size of equal parts of n: as many as the team or a multiple of it, none above most, in whole units. */
+/* Size of equal parts of n: as many as the team or a multiple of it, none above most, in whole
+ * units. */
 static int64_t share(int64_t n, int64_t most, int64_t team, int64_t unit) {
     return round_up(ceil_div(n, round_up(ceil_div(n, most), team)), unit);
 }
 
-/* Reading A twice is free when it is not packed, so then columns are shared out; otherwise the longer side, because the
- * shorter operand is the one that is packed again. */
-static struct plan make_plan(const struct hl_gemm_isa *isa, const struct hl_product *p, int64_t team) {
+/* Reading A twice is free when it is not packed, so then columns are shared out; otherwise the
+ * longer side, because the shorter operand is the one that is packed again. */
+static struct plan make_plan(const struct hl_gemm_isa *isa, const struct hl_product *p,
+                             int64_t team) {
     struct plan plan = {.isa = isa, .p = p, .rows = p->M, .columns = p->N};
     plan.direct = p->in == HL_F32 && !p->ta;
     plan.sums = p->out == HL_BF16 && p->K > HL_GEMM_DEPTH;
@@ -54,10 +59,12 @@ static struct plan make_plan(const struct hl_gemm_isa *isa, const struct hl_prod
     bool by_columns = plan.direct || p->N >= p->M;
     int64_t units = by_columns ? ceil_div(p->N, isa->tile_columns) : ceil_div(p->M, isa->tile_rows);
     int64_t parts = least(team, units), others = ceil_div(team, parts);
-    plan.columns = least(p->N, share(p->N, most_columns, by_columns ? parts : others, isa->tile_columns));
+    plan.columns =
+        least(p->N, share(p->N, most_columns, by_columns ? parts : others, isa->tile_columns));
     plan.rows = least(p->M, share(p->M, most_rows, by_columns ? others : parts, isa->tile_rows));
     int64_t depth = least(p->K, HL_GEMM_DEPTH);
-    plan.a_floats = (plan.direct ? isa->tile_rows * 2 : round_up(plan.rows, 2 * isa->tile_rows)) * depth;
+    plan.a_floats =
+        (plan.direct ? isa->tile_rows * 2 : round_up(plan.rows, 2 * isa->tile_rows)) * depth;
     plan.b_floats = round_up(least(GROUP, plan.columns), isa->tile_columns) * depth;
     plan.sums_floats = plan.sums ? round_up(plan.rows * plan.columns, 16) : 0;
     return plan;
@@ -67,8 +74,9 @@ static struct plan make_plan(const struct hl_gemm_isa *isa, const struct hl_prod
 static void pack_a(const struct piece *g, int64_t i, float *to) {
     const struct hl_product *p = g->plan->p;
     int64_t width = g->plan->isa->tile_rows, m = g->m + i;
-    g->plan->isa->pack(least(2 * width, g->rows - i), g->depth, at(p->A, p->in, p->ta ? g->k * p->lda + m : m * p->lda + g->k),
-                       p->lda, !p->ta, p->in, width, to);
+    g->plan->isa->pack(least(2 * width, g->rows - i), g->depth,
+                       at(p->A, p->in, p->ta ? g->k * p->lda + m : m * p->lda + g->k), p->lda,
+                       !p->ta, p->in, width, to);
 }
 
 static void pack_b(const struct piece *g, int64_t j0, int64_t columns) {
@@ -76,12 +84,14 @@ static void pack_b(const struct piece *g, int64_t j0, int64_t columns) {
     int64_t width = g->plan->isa->tile_columns;
     for (int64_t j = 0; j < columns; j += width) {
         int64_t n = g->n + j0 + j;
-        g->plan->isa->pack(least(width, columns - j), g->depth, at(p->B, p->in, p->tb ? n * p->ldb + g->k : g->k * p->ldb + n),
-                           p->ldb, p->tb, p->in, width, g->b + j * g->depth);
+        g->plan->isa->pack(least(width, columns - j), g->depth,
+                           at(p->B, p->in, p->tb ? n * p->ldb + g->k : g->k * p->ldb + n), p->ldb,
+                           p->tb, p->in, width, g->b + j * g->depth);
     }
 }
 
-static void one_tile(const struct piece *g, const float *a, int64_t lda, const float *b, int64_t i, int64_t j, int64_t columns) {
+static void one_tile(const struct piece *g, const float *a, int64_t lda, const float *b, int64_t i,
+                     int64_t j, int64_t columns) {
     const struct hl_product *p = g->plan->p;
     const struct hl_gemm_isa *isa = g->plan->isa;
     bool first = g->k == 0, last = g->k + g->depth == p->K, in_c = p->out == HL_F32;
@@ -117,7 +127,8 @@ static void run_piece(struct piece g) {
     int64_t K = g.plan->p->K;
     for (g.k = 0; g.k < K; g.k += HL_GEMM_DEPTH) {
         g.depth = least(HL_GEMM_DEPTH, K - g.k);
-        for (int64_t i = 0; !g.plan->direct && i < g.rows; i += 2 * g.plan->isa->tile_rows) pack_a(&g, i, g.a + i * g.depth);
+        for (int64_t i = 0; !g.plan->direct && i < g.rows; i += 2 * g.plan->isa->tile_rows)
+            pack_a(&g, i, g.a + i * g.depth);
         for (int64_t j = 0; j < g.columns; j += GROUP) {
             int64_t columns = least(GROUP, g.columns - j);
             pack_b(&g, j, columns);
@@ -127,10 +138,12 @@ static void run_piece(struct piece g) {
 }
 
 static void run_plan(const struct plan *plan, int team, float *buffer, int64_t floats) {
-    int64_t across = ceil_div(plan->p->N, plan->columns), pieces = ceil_div(plan->p->M, plan->rows) * across;
+    int64_t across = ceil_div(plan->p->N, plan->columns),
+            pieces = ceil_div(plan->p->M, plan->rows) * across;
 #pragma omp parallel for schedule(dynamic) num_threads(team) if (team > 1)
     for (int64_t i = 0; i < pieces; i++) {
-        struct piece g = {.plan = plan, .m = i / across * plan->rows, .n = i % across * plan->columns};
+        struct piece g = {
+            .plan = plan, .m = i / across * plan->rows, .n = i % across * plan->columns};
         g.rows = least(plan->rows, plan->p->M - g.m);
         g.columns = least(plan->columns, plan->p->N - g.n);
         g.a = buffer + omp_get_thread_num() * floats;

@@ -1,6 +1,6 @@
-/* Who computes a product. HALLEY_ISA=ref: the specification. Otherwise our own kernels or the library, by what was faster when
- * measured (bench/README-products.md); HALLEY_PRODUCTS=own or library forces one.
- * Steady calls allocate nothing: buffers only grow. */
+/* Who computes a product. HALLEY_ISA=ref: the specification. Otherwise our own kernels or the
+ * library, by what was faster when measured (bench/README-products.md); HALLEY_PRODUCTS=own or
+ * library forces one. Steady calls allocate nothing: buffers only grow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +43,11 @@ static const struct hl_gemm_isa *gemm_of(enum hl_isa isa) {
     return NULL;
 }
 
-/* Without native bf16 the library widens in a pass of its own or emulates; our packing widens on the way. */
+/* Without native bf16 the library widens in a pass of its own or emulates; our packing widens on
+ * the way. */
 static struct choice by_measurement(enum hl_isa isa) {
-    struct choice choice = {isa, gemm_of(isa), ENGINE_LIBRARY, ENGINE_LIBRARY, isa == HL_ISA_AVX512};
+    struct choice choice = {isa, gemm_of(isa), ENGINE_LIBRARY, ENGINE_LIBRARY,
+                            isa == HL_ISA_AVX512};
     bool native = isa == HL_ISA_AVX512 && hl_library_native_bf16();
     if (choice.own && !native) choice.bf16 = ENGINE_OWN;
     if (isa == HL_ISA_REF) choice.f32 = choice.bf16 = ENGINE_REF;
@@ -61,7 +63,10 @@ static enum hl_status choose(struct choice *out, struct hl_diag *diag) {
     if (wanted && *wanted) {
         bool own = !strcmp(wanted, "own");
         if (!own && strcmp(wanted, "library") != 0)
-            return hl_fail(diag, HL_E_USER, "HALLEY_PRODUCTS: there is no engine \"%s\"; use own or library, or leave it out", wanted);
+            return hl_fail(
+                diag, HL_E_USER,
+                "HALLEY_PRODUCTS: there is no engine \"%s\"; use own or library, or leave it out",
+                wanted);
         choice.f32 = choice.bf16 = own ? choice.own ? ENGINE_OWN : ENGINE_REF : ENGINE_LIBRARY;
         choice.short_f32_own = false;
     }
@@ -96,17 +101,20 @@ void hl_products_free(struct hl_products *products) {
 static void empty_sum(const struct hl_product *p) {
     size_t size = hl_dtype_bytes(p->out);
     if (p->add) return;
-    for (int64_t m = 0; m < p->M; m++) memset((char *)p->C + (size_t)(m * p->ldc) * size, 0, (size_t)p->N * size);
+    for (int64_t m = 0; m < p->M; m++)
+        memset((char *)p->C + (size_t)(m * p->ldc) * size, 0, (size_t)p->N * size);
 }
 
-/* Of f32, ours is faster than oneDNN where packing B would cost more than the product, and where K is one short block. */
+/* Of f32, ours is faster than oneDNN where packing B would cost more than the product, and where K
+ * is one short block. */
 static enum engine engine_for(const struct choice *choice, const struct hl_product *p) {
     if (p->in == HL_BF16) return choice->bf16;
     bool ours = p->tb && !p->ta && (p->M <= HL_GEMM_FEW_ROWS || p->K <= 128);
     return ours && choice->short_f32_own ? ENGINE_OWN : choice->f32;
 }
 
-enum hl_status hl_product_run(struct hl_products *products, const struct hl_product *p, struct hl_diag *diag) {
+enum hl_status hl_product_run(struct hl_products *products, const struct hl_product *p,
+                              struct hl_diag *diag) {
     if (!p->M || !p->N) return HL_OK;
     if (!p->K) {
         empty_sum(p);
@@ -128,7 +136,8 @@ const char *hl_products_describe(void) {
     if (choice.f32 == ENGINE_REF) return "plain loops";
     const char *own = hl_isa_name(choice.isa), *library = hl_library_name();
     if (choice.f32 == ENGINE_OWN) (void)snprintf(text, sizeof text, "own %s kernels", own);
-    else if (choice.bf16 == ENGINE_OWN) (void)snprintf(text, sizeof text, "%s, bf16 by own %s kernels", library, own);
+    else if (choice.bf16 == ENGINE_OWN)
+        (void)snprintf(text, sizeof text, "%s, bf16 by own %s kernels", library, own);
     else (void)snprintf(text, sizeof text, "%s", library);
     return text;
 }

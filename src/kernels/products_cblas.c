@@ -1,6 +1,7 @@
-/* Products through a CBLAS, for systems without oneDNN; bf16 is widened to f32 and results are narrowed. The only file that
- * includes its header. A CBLAS with threads of its own (Debian's libopenblas0-pthread) fights with our team for the cores:
- * prefer the OpenMP variant (libopenblas0-openmp). */
+/* Products through a CBLAS, for systems without oneDNN; bf16 is widened to f32 and results are
+ * narrowed. The only file that includes its header. A CBLAS with threads of its own (Debian's
+ * libopenblas0-pthread) fights with our team for the cores: prefer the OpenMP variant
+ * (libopenblas0-openmp). */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,11 +34,15 @@ void hl_library_free(struct hl_library *library) {
 static bool fits(int64_t x) { return x <= INT_MAX; }
 
 static enum hl_status run_f32(const struct hl_product *p, struct hl_diag *diag) {
-    if (!fits(p->M) || !fits(p->N) || !fits(p->K) || !fits(p->lda) || !fits(p->ldb) || !fits(p->ldc))
-        return hl_fail(diag, HL_E_UNSUPPORTED, "CBLAS: a product of %lld x %lld x %lld is too large for its 32-bit sizes; build with oneDNN",
+    if (!fits(p->M) || !fits(p->N) || !fits(p->K) || !fits(p->lda) || !fits(p->ldb) ||
+        !fits(p->ldc))
+        return hl_fail(diag, HL_E_UNSUPPORTED,
+                       "CBLAS: a product of %lld x %lld x %lld is too large for its 32-bit sizes; "
+                       "build with oneDNN",
                        (long long)p->M, (long long)p->N, (long long)p->K);
-    cblas_sgemm(CblasRowMajor, p->ta ? CblasTrans : CblasNoTrans, p->tb ? CblasTrans : CblasNoTrans, (int)p->M, (int)p->N,
-                (int)p->K, 1.0F, p->A, (int)p->lda, p->B, (int)p->ldb, p->add ? 1.0F : 0.0F, p->C, (int)p->ldc);
+    cblas_sgemm(CblasRowMajor, p->ta ? CblasTrans : CblasNoTrans, p->tb ? CblasTrans : CblasNoTrans,
+                (int)p->M, (int)p->N, (int)p->K, 1.0F, p->A, (int)p->lda, p->B, (int)p->ldb,
+                p->add ? 1.0F : 0.0F, p->C, (int)p->ldc);
     return HL_OK;
 }
 
@@ -53,13 +58,18 @@ static void narrow(int64_t rows, int64_t columns, const float *x, struct hl_bf16
         for (int64_t c = 0; c < columns; c++) y[r * ld + c] = hl_bf16_from_f32(x[r * columns + c]);
 }
 
-static enum hl_status run_bf16(struct hl_library *library, const struct hl_product *p, struct hl_diag *diag) {
+static enum hl_status run_bf16(struct hl_library *library, const struct hl_product *p,
+                               struct hl_diag *diag) {
     struct hl_product q = *p;
     float *a = hl_scratch_get(library->mem, &library->a, (size_t)(p->M * p->K) * sizeof *a);
     float *b = hl_scratch_get(library->mem, &library->b, (size_t)(p->K * p->N) * sizeof *b);
-    float *c = p->out == HL_F32 ? p->C : hl_scratch_get(library->mem, &library->c, (size_t)(p->M * p->N) * sizeof *c);
+    float *c = p->out == HL_F32
+                   ? p->C
+                   : hl_scratch_get(library->mem, &library->c, (size_t)(p->M * p->N) * sizeof *c);
     if (!a || !b || !c)
-        return hl_fail_memory(diag, (unsigned long long)(p->M * p->K + p->K * p->N + p->M * p->N) * sizeof *c, "bf16 product");
+        return hl_fail_memory(
+            diag, (unsigned long long)(p->M * p->K + p->K * p->N + p->M * p->N) * sizeof *c,
+            "bf16 product");
     q.lda = p->ta ? p->M : p->K;
     q.ldb = p->tb ? p->K : p->N;
     widen(p->ta ? p->K : p->M, q.lda, p->A, p->lda, a);
@@ -71,7 +81,8 @@ static enum hl_status run_bf16(struct hl_library *library, const struct hl_produ
     return status;
 }
 
-enum hl_status hl_library_run(struct hl_library *library, const struct hl_product *p, struct hl_diag *diag) {
+enum hl_status hl_library_run(struct hl_library *library, const struct hl_product *p,
+                              struct hl_diag *diag) {
     return p->in == HL_F32 ? run_f32(p, diag) : run_bf16(library, p, diag);
 }
 
@@ -81,7 +92,8 @@ const char *hl_library_name(void) {
 #ifdef OPENBLAS_VERSION
     static _Thread_local char name[80];
     (void)snprintf(name, sizeof name, "%s", openblas_get_config());
-    for (char *space = name; (space = strchr(space, ' '));) /* "OpenBLAS 0.3.21 NO_LAPACK ...": the first two words */
+    for (char *space = name;
+         (space = strchr(space, ' '));) /* "OpenBLAS 0.3.21 NO_LAPACK ...": the first two words */
         if (strchr(name, ' ') != space) *space = 0;
         else space++;
     return name;

@@ -1,6 +1,7 @@
-/* Products through oneDNN. The only file that includes its headers; compiles against the 2.x and the 3.x API.
- * f32 goes through dnnl_sgemm, which is row-major and keeps its own kernels. bf16 goes through matmul primitives, which cost
- * milliseconds to make: they are kept by shape, the least recently made one gives way. */
+/* Products through oneDNN. The only file that includes its headers; compiles against the 2.x and
+ * the 3.x API. f32 goes through dnnl_sgemm, which is row-major and keeps its own kernels. bf16 goes
+ * through matmul primitives, which cost milliseconds to make: they are kept by shape, the least
+ * recently made one gives way. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +28,8 @@ struct hl_library {
     struct hl_mem *mem;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    struct matmul *matmuls; /* [MOST_PRIMITIVES], the first n are made; taken when the first is made */
+    struct matmul
+        *matmuls; /* [MOST_PRIMITIVES], the first n are made; taken when the first is made */
     int n, next;
 };
 
@@ -56,17 +58,22 @@ void hl_library_free(struct hl_library *library) {
     hl_free(library->mem, library);
 }
 
-static enum hl_status failed(struct hl_diag *diag, const char *call, dnnl_status_t status, const struct hl_product *p) {
+static enum hl_status failed(struct hl_diag *diag, const char *call, dnnl_status_t status,
+                             const struct hl_product *p) {
     if (status == dnnl_out_of_memory)
-        return hl_fail(diag, HL_E_MEMORY, "oneDNN ran out of memory (%s) in a product of %lld x %lld x %lld", call,
+        return hl_fail(diag, HL_E_MEMORY,
+                       "oneDNN ran out of memory (%s) in a product of %lld x %lld x %lld", call,
                        (long long)p->M, (long long)p->N, (long long)p->K);
-    return hl_fail(diag, HL_E_IO, "oneDNN: %s failed with status %d in a product of %lld x %lld x %lld; HALLEY_PRODUCTS=own avoids it",
+    return hl_fail(diag, HL_E_IO,
+                   "oneDNN: %s failed with status %d in a product of %lld x %lld x %lld; "
+                   "HALLEY_PRODUCTS=own avoids it",
                    call, (int)status, (long long)p->M, (long long)p->N, (long long)p->K);
 }
 
 static enum hl_status run_f32(const struct hl_product *p, struct hl_diag *diag) {
-    dnnl_status_t status = dnnl_sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->M, p->N, p->K, 1.0F, p->A, p->lda, p->B, p->ldb,
-                                      p->add ? 1.0F : 0.0F, p->C, p->ldc);
+    dnnl_status_t status =
+        dnnl_sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->M, p->N, p->K, 1.0F, p->A, p->lda, p->B,
+                   p->ldb, p->add ? 1.0F : 0.0F, p->C, p->ldc);
     return status == dnnl_success ? HL_OK : failed(diag, "dnnl_sgemm", status, p);
 }
 
@@ -76,34 +83,41 @@ static enum hl_status run_f32(const struct hl_product *p, struct hl_diag *diag) 
 
 typedef dnnl_memory_desc_t matrix;
 
-static dnnl_status_t matrix_init(matrix *m, int64_t rows, int64_t columns, int64_t row_step, int64_t column_step, dnnl_data_type_t t) {
+static dnnl_status_t matrix_init(matrix *m, int64_t rows, int64_t columns, int64_t row_step,
+                                 int64_t column_step, dnnl_data_type_t t) {
     const dnnl_dims_t dims = {rows, columns}, steps = {row_step, column_step};
     return dnnl_memory_desc_create_with_strides(m, 2, dims, t, steps);
 }
 static void matrix_free(matrix *m) {
     if (*m) dnnl_memory_desc_destroy(*m);
 }
-static dnnl_status_t make_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const matrix m[3], dnnl_primitive_attr_t attr) {
+static dnnl_status_t make_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const matrix m[3],
+                               dnnl_primitive_attr_t attr) {
     return dnnl_matmul_primitive_desc_create(out, engine, m[0], m[1], NULL, m[2], attr);
 }
 static dnnl_status_t make_memory(dnnl_memory_t *out, const matrix *m, dnnl_engine_t engine) {
     return dnnl_memory_create(out, *m, engine, DNNL_MEMORY_NONE);
 }
-static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef); }
+static dnnl_status_t append_sum(dnnl_post_ops_t ops) {
+    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
+}
 
 #else
 
 typedef dnnl_memory_desc_t matrix;
 
-static dnnl_status_t matrix_init(matrix *m, int64_t rows, int64_t columns, int64_t row_step, int64_t column_step, dnnl_data_type_t t) {
+static dnnl_status_t matrix_init(matrix *m, int64_t rows, int64_t columns, int64_t row_step,
+                                 int64_t column_step, dnnl_data_type_t t) {
     const dnnl_dims_t dims = {rows, columns}, steps = {row_step, column_step};
     return dnnl_memory_desc_init_by_strides(m, 2, dims, t, steps);
 }
 static void matrix_free(matrix *m) { (void)m; }
-static dnnl_status_t make_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const matrix m[3], dnnl_primitive_attr_t attr) {
+static dnnl_status_t make_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const matrix m[3],
+                               dnnl_primitive_attr_t attr) {
     dnnl_matmul_desc_t desc;
     dnnl_status_t status = dnnl_matmul_desc_init(&desc, &m[0], &m[1], NULL, &m[2]);
-    return status == dnnl_success ? dnnl_primitive_desc_create(out, &desc, attr, engine, NULL) : status;
+    return status == dnnl_success ? dnnl_primitive_desc_create(out, &desc, attr, engine, NULL)
+                                  : status;
 }
 static dnnl_status_t make_memory(dnnl_memory_t *out, const matrix *m, dnnl_engine_t engine) {
     return dnnl_memory_create(out, m, engine, DNNL_MEMORY_NONE);
@@ -113,9 +127,12 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_appe
 #endif
 
 static dnnl_status_t matrices_init(matrix m[3], const struct shape *s) {
-    dnnl_status_t status = matrix_init(&m[0], s->M, s->K, s->ta ? 1 : s->lda, s->ta ? s->lda : 1, dnnl_bf16);
-    if (!status) status = matrix_init(&m[1], s->K, s->N, s->tb ? 1 : s->ldb, s->tb ? s->ldb : 1, dnnl_bf16);
-    if (!status) status = matrix_init(&m[2], s->M, s->N, s->ldc, 1, s->out == HL_F32 ? dnnl_f32 : dnnl_bf16);
+    dnnl_status_t status =
+        matrix_init(&m[0], s->M, s->K, s->ta ? 1 : s->lda, s->ta ? s->lda : 1, dnnl_bf16);
+    if (!status)
+        status = matrix_init(&m[1], s->K, s->N, s->tb ? 1 : s->ldb, s->tb ? s->ldb : 1, dnnl_bf16);
+    if (!status)
+        status = matrix_init(&m[2], s->M, s->N, s->ldc, 1, s->out == HL_F32 ? dnnl_f32 : dnnl_bf16);
     return status;
 }
 
@@ -153,22 +170,28 @@ static dnnl_status_t matmul_make(dnnl_engine_t engine, const struct shape *s, st
 /* ---- the kept primitives ---- */
 
 static bool same(const struct shape *x, const struct shape *y) {
-    return x->M == y->M && x->N == y->N && x->K == y->K && x->lda == y->lda && x->ldb == y->ldb && x->ldc == y->ldc &&
-           x->ta == y->ta && x->tb == y->tb && x->add == y->add && x->out == y->out;
+    return x->M == y->M && x->N == y->N && x->K == y->K && x->lda == y->lda && x->ldb == y->ldb &&
+           x->ldc == y->ldc && x->ta == y->ta && x->tb == y->tb && x->add == y->add &&
+           x->out == y->out;
 }
 
-static enum hl_status start(struct hl_library *library, const struct hl_product *p, struct hl_diag *diag) {
+static enum hl_status start(struct hl_library *library, const struct hl_product *p,
+                            struct hl_diag *diag) {
     size_t bytes = MOST_PRIMITIVES * sizeof *library->matmuls;
-    if (!library->matmuls) library->matmuls = hl_alloc(library->mem, MOST_PRIMITIVES, sizeof *library->matmuls);
+    if (!library->matmuls)
+        library->matmuls = hl_alloc(library->mem, MOST_PRIMITIVES, sizeof *library->matmuls);
     if (!library->matmuls) return hl_fail_memory(diag, bytes, "bf16 products");
     dnnl_status_t status = dnnl_success;
     if (!library->engine) status = dnnl_engine_create(&library->engine, dnnl_cpu, 0);
-    if (!status && !library->stream) status = dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags);
+    if (!status && !library->stream)
+        status = dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags);
     return status == dnnl_success ? HL_OK : failed(diag, "the CPU engine", status, p);
 }
 
-static enum hl_status matmul_get(struct hl_library *library, const struct hl_product *p, struct matmul **out, struct hl_diag *diag) {
-    const struct shape shape = {p->M, p->N, p->K, p->lda, p->ldb, p->ldc, p->ta, p->tb, p->add, p->out};
+static enum hl_status matmul_get(struct hl_library *library, const struct hl_product *p,
+                                 struct matmul **out, struct hl_diag *diag) {
+    const struct shape shape = {p->M,   p->N,  p->K,  p->lda, p->ldb,
+                                p->ldc, p->ta, p->tb, p->add, p->out};
     for (int i = 0; i < library->n; i++)
         if (same(&library->matmuls[i].shape, &shape)) {
             *out = &library->matmuls[i];
@@ -188,11 +211,13 @@ static enum hl_status matmul_get(struct hl_library *library, const struct hl_pro
     return HL_OK;
 }
 
-static enum hl_status run_bf16(struct hl_library *library, const struct hl_product *p, struct hl_diag *diag) {
+static enum hl_status run_bf16(struct hl_library *library, const struct hl_product *p,
+                               struct hl_diag *diag) {
     struct matmul *m = NULL;
     enum hl_status got = matmul_get(library, p, &m, diag);
     if (got) return got;
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, m->a}, {DNNL_ARG_WEIGHTS, m->b}, {DNNL_ARG_DST, m->c}};
+    const dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC, m->a}, {DNNL_ARG_WEIGHTS, m->b}, {DNNL_ARG_DST, m->c}};
     dnnl_status_t status = dnnl_memory_set_data_handle(m->a, (void *)(uintptr_t)p->A);
     if (!status) status = dnnl_memory_set_data_handle(m->b, (void *)(uintptr_t)p->B);
     if (!status) status = dnnl_memory_set_data_handle(m->c, p->C);
@@ -201,19 +226,23 @@ static enum hl_status run_bf16(struct hl_library *library, const struct hl_produ
     return status == dnnl_success ? HL_OK : failed(diag, "matmul", status, p);
 }
 
-enum hl_status hl_library_run(struct hl_library *library, const struct hl_product *p, struct hl_diag *diag) {
+enum hl_status hl_library_run(struct hl_library *library, const struct hl_product *p,
+                              struct hl_diag *diag) {
     return p->in == HL_F32 ? run_f32(p, diag) : run_bf16(library, p, diag);
 }
 
-/* The values of dnnl_cpu_isa_t are sets of bits: a better instruction set holds the bits of those it includes. */
+/* The values of dnnl_cpu_isa_t are sets of bits: a better instruction set holds the bits of those
+ * it includes. */
 bool hl_library_native_bf16(void) {
-    unsigned isa = (unsigned)dnnl_get_effective_cpu_isa(), want = (unsigned)dnnl_cpu_isa_avx512_core_bf16;
+    unsigned isa = (unsigned)dnnl_get_effective_cpu_isa(),
+             want = (unsigned)dnnl_cpu_isa_avx512_core_bf16;
     return (isa & want) == want;
 }
 
 const char *hl_library_name(void) {
     static _Thread_local char name[40];
     const dnnl_version_t *version = dnnl_version();
-    (void)snprintf(name, sizeof name, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+    (void)snprintf(name, sizeof name, "oneDNN %d.%d.%d", version->major, version->minor,
+                   version->patch);
     return name;
 }

@@ -1,7 +1,8 @@
-/* Causal attention as its definition says, row by row; no T x T matrix exists, only one row of scores at a time.
- * attention_body.h is the code, once for each compute type. One task is one key/value head of one sequence with all
- * query heads that share it, so no two tasks write the same element.
- * Source: Vaswani et al. 2017; backward through the saved log-sum-exp as in arXiv:2205.14135, appendix B.4. */
+/* Causal attention as its definition says, row by row; no T x T matrix exists, only one row of
+ * scores at a time. attention_body.h is the code, once for each compute type. One task is one
+ * key/value head of one sequence with all query heads that share it, so no two tasks write the same
+ * element. Source: Vaswani et al. 2017; backward through the saved log-sum-exp as in
+ * arXiv:2205.14135, appendix B.4. */
 #include "kernels/attention.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* A matrix product as its definition says. Rows are shared out; each sum is one f32 in ascending k. */
+/* A matrix product as its definition says. Rows are shared out; each sum is one f32 in ascending k.
+ */
 #include "kernels/products.h"
 
 static float load(const void *x, enum hl_dtype type, int64_t i) {

@@ -1,5 +1,6 @@
-/* Everything of attention that one instruction set compiles: tasks, scratch layout, both compute types. Included by
- * attention_avx2.c and attention_avx512.c; FILL is the name of the function that fills the table. */
+/* Everything of attention that one instruction set compiles: tasks, scratch layout, both compute
+ * types. Included by attention_avx2.c and attention_avx512.c; FILL is the name of the function that
+ * fills the table. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -8,16 +9,23 @@
 #include "kernels/chunks.h"
 #include "kernels/x86/attention_tiles.h"
 
-enum { SUPER = 8 * BQ }; /* query rows that share one widening of keys and values in the forward pass */
+enum { ROWS_AHEAD = 6 }; /* rows are pages apart: the processor fetches none ahead by itself */
+enum {
+    SUPER = 8 * BQ
+}; /* query rows that share one widening of keys and values in the forward pass */
 
-/* Query rows begin..end-1 (relative to the sequence's first row) of all heads that share key/value head kv. */
-struct task { int64_t first, kv, begin, end; };
+/* Query rows begin..end-1 (relative to the sequence's first row) of all heads that share key/value
+ * head kv. */
+struct task {
+    int64_t first, kv, begin, end;
+};
 
 static int64_t n_supers(int64_t rows, int64_t super) { return rows / super + (rows % super != 0); }
 
 static int64_t count_tasks(const struct hl_attention *a, int64_t super) {
     int64_t n = 0;
-    for (int64_t s = 0; s < a->n_sequences; s++) n += n_supers(a->offsets[s + 1] - a->offsets[s], super);
+    for (int64_t s = 0; s < a->n_sequences; s++)
+        n += n_supers(a->offsets[s + 1] - a->offsets[s], super);
     return n * a->n_kv_heads;
 }
 
@@ -29,25 +37,26 @@ static struct task find_task(const struct hl_attention *a, int64_t super, int64_
         block -= here;
     }
     int64_t rows = a->offsets[s + 1] - a->offsets[s], begin = block ? block * super : 0;
-    return (struct task){a->offsets[s], index % a->n_kv_heads, begin, rows - begin > super ? begin + super : rows};
+    return (struct task){a->offsets[s], index % a->n_kv_heads, begin,
+                         rows - begin > super ? begin + super : rows};
 }
 
 /* ---- scratch of one thread, all f32, linear in the longest sequence ---- */
 
 struct forward_scratch {
-    float *k_across; /* tiles [D, BK] */
-    float *v;        /* [T, P] */
-    float *q, *out;  /* [BQ, P] */
-    float *score;    /* [STRIP, BK] */
+    float *k_across;  /* tiles [D, BK] */
+    float *v;         /* [T, P] */
+    float *q, *out;   /* [BQ, P] */
+    float *score;     /* [STRIP, BK] */
     float *top, *sum; /* [BQ] */
 };
 
 struct backward_scratch {
-    float *q, *dout, *dq;                /* [T, P] of one head */
-    float *dk, *dv;                      /* [T, P] summed over the heads that share them */
-    float *lse, *delta;                  /* [T] */
-    float *k, *k_across, *v_across;      /* one tile: [BK, P], [D, BK] twice */
-    float *p, *dp;                       /* [BQ, BK] */
+    float *q, *dout, *dq;           /* [T, P] of one head */
+    float *dk, *dv;                 /* [T, P] summed over the heads that share them */
+    float *lse, *delta;             /* [T] */
+    float *k, *k_across, *v_across; /* one tile: [BK, P], [D, BK] twice */
+    float *p, *dp;                  /* [BQ, BK] */
 };
 
 static float *carve(char **at, int64_t n) {
@@ -84,8 +93,12 @@ static struct backward_scratch backward_carve(const struct hl_attention *a, char
     return w;
 }
 
-static struct forward_scratch forward_layout(const struct hl_attention *a, char *at) { return forward_carve(a, &at); }
-static struct backward_scratch backward_layout(const struct hl_attention *a, char *at) { return backward_carve(a, &at); }
+static struct forward_scratch forward_layout(const struct hl_attention *a, char *at) {
+    return forward_carve(a, &at);
+}
+static struct backward_scratch backward_layout(const struct hl_attention *a, char *at) {
+    return backward_carve(a, &at);
+}
 
 static int64_t forward_bytes(const struct hl_attention *a) {
     char *at = NULL;
@@ -112,47 +125,62 @@ static void forward_tile(const struct forward_scratch *w, int64_t D, int64_t i0,
     for (int64_t i = 0; i < n; i++) w->top[i] = -__FLT_MAX__, w->sum[i] = 0;
     for (int64_t j0 = 0; j0 < i0 + n; j0 += BK)
         for (int64_t r = 0; r < n; r += STRIP) {
-            int64_t rows = smaller(STRIP, n - r), keys = smaller(BK, i0 + r + rows - j0), columns = round_up(keys, LANES);
+            int64_t rows = smaller(STRIP, n - r), keys = smaller(BK, i0 + r + rows - j0),
+                    columns = round_up(keys, LANES);
             if (keys <= 0) continue;
-            product_strip(rows, columns, D, (struct left){w->q + r * P, P, 1}, w->k_across + j0 * D, BK, w->score, BK, false);
+            product_strip(rows, columns, D, (struct left){w->q + r * P, P, 1}, w->k_across + j0 * D,
+                          BK, w->score, BK, false);
             for (int64_t i = 0; i < rows; i++) {
                 int64_t seen = smaller(keys, i0 + r + i + 1 - j0);
                 float factor = 0;
-                if (seen > 0) factor = softmax_join(seen, columns, w->score + i * BK, &w->top[r + i], &w->sum[r + i]);
+                if (seen > 0)
+                    factor = softmax_join(seen, columns, w->score + i * BK, &w->top[r + i],
+                                          &w->sum[r + i]);
                 else memset(w->score + i * BK, 0, (size_t)columns * sizeof *w->score);
                 if (seen > 0 && factor != 1)
                     for (int64_t d = 0; d < P; d += LANES)
-                        vf_store(w->out + (r + i) * P + d, vf_mul(vf_load(w->out + (r + i) * P + d), vf_all(factor)));
+                        vf_store(w->out + (r + i) * P + d,
+                                 vf_mul(vf_load(w->out + (r + i) * P + d), vf_all(factor)));
             }
-            product_strip(rows, P, keys, (struct left){w->score, BK, 1}, w->v + j0 * P, P, w->out + r * P, P, true);
+            product_strip(rows, P, keys, (struct left){w->score, BK, 1}, w->v + j0 * P, P,
+                          w->out + r * P, P, true);
         }
 }
 
-/* Key rows j0..j0+keys-1 and query rows i0..i0+n-1 of one head: dk, dv (of this key tile) and dq grow. */
-static void backward_tile(const struct backward_scratch *w, int64_t D, int64_t j0, int64_t keys, int64_t i0, int64_t n) {
+/* Key rows j0..j0+keys-1 and query rows i0..i0+n-1 of one head: dk, dv (of this key tile) and dq
+ * grow. */
+static void backward_tile(const struct backward_scratch *w, int64_t D, int64_t j0, int64_t keys,
+                          int64_t i0, int64_t n) {
     int64_t P = round_up(D, LANES);
     const float *q = w->q + i0 * P, *dout = w->dout + i0 * P;
     float *dk = w->dk + j0 * P, *dv = w->dv + j0 * P;
     for (int64_t r = 0; r < n; r += STRIP) {
-        int64_t rows = smaller(STRIP, n - r), seen_most = smaller(keys, i0 + r + rows - j0), columns = round_up(seen_most, LANES);
+        int64_t rows = smaller(STRIP, n - r), seen_most = smaller(keys, i0 + r + rows - j0),
+                columns = round_up(seen_most, LANES);
         if (seen_most <= 0) continue;
         float *p = w->p + r * BK, *dp = w->dp + r * BK;
-        product_strip(rows, columns, D, (struct left){q + r * P, P, 1}, w->k_across, BK, p, BK, false);
-        product_strip(rows, columns, D, (struct left){dout + r * P, P, 1}, w->v_across, BK, dp, BK, false);
+        product_strip(rows, columns, D, (struct left){q + r * P, P, 1}, w->k_across, BK, p, BK,
+                      false);
+        product_strip(rows, columns, D, (struct left){dout + r * P, P, 1}, w->v_across, BK, dp, BK,
+                      false);
         for (int64_t i = 0; i < rows; i++) {
             int64_t seen = larger(0, smaller(keys, i0 + r + i + 1 - j0));
             softmax_again(seen, columns, p + i * BK, w->lse[i0 + r + i]);
             vf delta = vf_all(w->delta[i0 + r + i]);
             for (int64_t j = 0; j < columns; j += LANES)
-                vf_store(dp + i * BK + j, vf_mul(vf_load(p + i * BK + j), vf_sub(vf_load(dp + i * BK + j), delta)));
+                vf_store(dp + i * BK + j,
+                         vf_mul(vf_load(p + i * BK + j), vf_sub(vf_load(dp + i * BK + j), delta)));
         }
-        product_strip(rows, P, seen_most, (struct left){dp, BK, 1}, w->k, P, w->dq + (i0 + r) * P, P, true);
+        product_strip(rows, P, seen_most, (struct left){dp, BK, 1}, w->k, P, w->dq + (i0 + r) * P,
+                      P, true);
     }
     for (int64_t c = 0; c < keys; c += STRIP) {
         int64_t from = larger(0, (j0 + c - i0) / STRIP * STRIP), rows = smaller(STRIP, keys - c);
         if (from >= n) break;
-        product_strip(rows, P, n - from, (struct left){w->p + from * BK + c, 1, BK}, dout + from * P, P, dv + c * P, P, true);
-        product_strip(rows, P, n - from, (struct left){w->dp + from * BK + c, 1, BK}, q + from * P, P, dk + c * P, P, true);
+        product_strip(rows, P, n - from, (struct left){w->p + from * BK + c, 1, BK},
+                      dout + from * P, P, dv + c * P, P, true);
+        product_strip(rows, P, n - from, (struct left){w->dp + from * BK + c, 1, BK}, q + from * P,
+                      P, dk + c * P, P, true);
     }
 }
 

@@ -1,6 +1,7 @@
-/* Small f32 products and softmax rows on tiles, over one vector type; attention_body.h builds both passes from them.
- * A strip is STRIP rows of a tile; a product handles one strip, so that causal limits are exact to a strip.
- * Legend: BQ query rows and BK key rows of a tile, D head size, P = D rounded up to whole vectors (zero beyond D). */
+/* Small f32 products and softmax rows on tiles, over one vector type; attention_body.h builds both
+ * passes from them. A strip is STRIP rows of a tile; a product handles one strip, so that causal
+ * limits are exact to a strip. Legend: BQ query rows and BK key rows of a tile, D head size, P = D
+ * rounded up to whole vectors (zero beyond D). */
 #include "kernels/x86/lanes.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -23,8 +24,9 @@ struct left {
 };
 
 /* c [rows, vectors * LANES] = a b, or += when add. */
-INLINE void multiply_add(int rows, int vectors, int64_t depth, const float *a, int64_t row_step, int64_t k_step, const float *b,
-                         int64_t ldb, float *c, int64_t ldc, bool add) {
+INLINE void multiply_add(int rows, int vectors, int64_t depth, const float *a, int64_t row_step,
+                         int64_t k_step, const float *b, int64_t ldb, float *c, int64_t ldc,
+                         bool add) {
     vf sum[MOST_ROWS][MOST_VECTORS];
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
@@ -50,14 +52,17 @@ INLINE void multiply_add(int rows, int vectors, int64_t depth, const float *a, i
         }
 }
 
-#define MULTIPLY(vectors)                                                                                                     \
-    static void multiply_##vectors(int64_t rows, int64_t depth, struct left a, const float *b, int64_t ldb, float *c,         \
-                                   int64_t ldc, bool add) {                                                                   \
-        enum { GROUP = SUMS / vectors < MOST_ROWS ? SUMS / vectors : MOST_ROWS };                                             \
-        for (int64_t r = 0; r < rows; r += GROUP)                                                                             \
-            if (a.k_step == 1)                                                                                                \
-                multiply_add(GROUP, vectors, depth, a.x + r * a.row_step, a.row_step, 1, b, ldb, c + r * ldc, ldc, add);      \
-            else multiply_add(GROUP, vectors, depth, a.x + r, 1, a.k_step, b, ldb, c + r * ldc, ldc, add);                    \
+#define MULTIPLY(vectors)                                                                          \
+    static void multiply_##vectors(int64_t rows, int64_t depth, struct left a, const float *b,     \
+                                   int64_t ldb, float *c, int64_t ldc, bool add) {                 \
+        enum { GROUP = SUMS / vectors < MOST_ROWS ? SUMS / vectors : MOST_ROWS };                  \
+        for (int64_t r = 0; r < rows; r += GROUP)                                                  \
+            if (a.k_step == 1)                                                                     \
+                multiply_add(GROUP, vectors, depth, a.x + r * a.row_step, a.row_step, 1, b, ldb,   \
+                             c + r * ldc, ldc, add);                                               \
+            else                                                                                   \
+                multiply_add(GROUP, vectors, depth, a.x + r, 1, a.k_step, b, ldb, c + r * ldc,     \
+                             ldc, add);                                                            \
     }
 MULTIPLY(1)
 MULTIPLY(2)
@@ -67,13 +72,15 @@ MULTIPLY(4)
 #endif
 #undef MULTIPLY
 
-/* c = a b or c += a b for at most STRIP rows (computed up to whole groups: c and a must be there up to STRIP rows).
- * k_step or row_step of a is 1. columns: whole vectors. */
-static void product_strip(int64_t rows, int64_t columns, int64_t depth, struct left a, const float *b, int64_t ldb, float *c,
-                          int64_t ldc, bool add) {
+/* c = a b or c += a b for at most STRIP rows (computed up to whole groups: c and a must be there up
+ * to STRIP rows). k_step or row_step of a is 1. columns: whole vectors. */
+static void product_strip(int64_t rows, int64_t columns, int64_t depth, struct left a,
+                          const float *b, int64_t ldb, float *c, int64_t ldc, bool add) {
     int64_t left = columns / LANES;
     while (left > 0) {
-        int64_t take = left <= MOST_VECTORS ? left : left % MOST_VECTORS == 1 ? MOST_VECTORS - 1 : MOST_VECTORS;
+        int64_t take = left <= MOST_VECTORS       ? left
+                       : left % MOST_VECTORS == 1 ? MOST_VECTORS - 1
+                                                  : MOST_VECTORS;
         switch (take) {
         case 1: multiply_1(rows, depth, a, b, ldb, c, ldc, add); break;
         case 2: multiply_2(rows, depth, a, b, ldb, c, ldc, add); break;
@@ -89,8 +96,8 @@ static void product_strip(int64_t rows, int64_t columns, int64_t depth, struct l
     }
 }
 
-/* One row of scores s[n] joins the running softmax of that row: s becomes exp(s - top) with 0 up to `columns`.
- * Returns the factor by which what was summed before must be multiplied. */
+/* One row of scores s[n] joins the running softmax of that row: s becomes exp(s - top) with 0 up to
+ * `columns`. Returns the factor by which what was summed before must be multiplied. */
 INLINE float softmax_join(int64_t n, int64_t columns, float *s, float *top, float *sum) {
     vf most = vf_all(-__FLT_MAX__);
     int64_t whole = n / LANES * LANES;
@@ -120,7 +127,9 @@ INLINE float softmax_join(int64_t n, int64_t columns, float *s, float *top, floa
 INLINE void softmax_again(int64_t n, int64_t columns, float *s, float lse) {
     vf shift = vf_all(lse);
     int64_t whole = n / LANES * LANES;
-    for (int64_t j = 0; j < whole; j += LANES) vf_store(s + j, vf_exp(vf_sub(vf_load(s + j), shift)));
+    for (int64_t j = 0; j < whole; j += LANES)
+        vf_store(s + j, vf_exp(vf_sub(vf_load(s + j), shift)));
     for (int64_t j = whole; j < columns; j += LANES)
-        vf_store(s + j, j < n ? vf_fill_after(vf_exp(vf_sub(vf_load(s + j), shift)), n - j, 0) : vf_zero());
+        vf_store(s + j, j < n ? vf_fill_after(vf_exp(vf_sub(vf_load(s + j), shift)), n - j, 0)
+                              : vf_zero());
 }

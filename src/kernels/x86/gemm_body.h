@@ -1,17 +1,22 @@
-/* Packing and the innermost tile of gemm.c over one vector type; included once per instruction set (GEMM_ISA is its table).
- * Tile: LANES/2 rows x 3 vectors. AVX-512: 8 x 48, 24 sums + 3 columns + 1 broadcast of 32 registers, 11 loads for 24
- * multiply-adds; AVX2: 4 x 24, all 16 registers, 7 loads for 12. The widths divide 768, 2,304, 3,072 and 50,304. */
+/* Packing and the innermost tile of gemm.c over one vector type; included once per instruction set
+ * (GEMM_ISA is its table). Tile: LANES/2 rows x 3 vectors. AVX-512: 8 x 48, 24 sums + 3 columns + 1
+ * broadcast of 32 registers, 11 loads for 24 multiply-adds; AVX2: 4 x 24, all 16 registers, 7 loads
+ * for 12. The widths divide 768, 2,304, 3,072 and 50,304. */
 #include "kernels/gemm.h"
 #include "kernels/x86/lanes.h"
 
 enum { ROWS = LANES / 2, VECTORS = 3, COLUMNS = VECTORS * LANES };
 
 static inline vf load_line(const void *src, int64_t i, int64_t n, enum hl_dtype type) {
-    if (type == HL_F32) return n >= LANES ? vf_load((const float *)src + i) : vf_load_part((const float *)src + i, n);
-    return n >= LANES ? vf_load_bf16((const struct hl_bf16 *)src + i) : vf_load_part_bf16((const struct hl_bf16 *)src + i, n);
+    if (type == HL_F32)
+        return n >= LANES ? vf_load((const float *)src + i)
+                          : vf_load_part((const float *)src + i, n);
+    return n >= LANES ? vf_load_bf16((const struct hl_bf16 *)src + i)
+                      : vf_load_part_bf16((const struct hl_bf16 *)src + i, n);
 }
 
-/* x holds up to LANES lines of one k: into one panel of COLUMNS, or the halves of two panels of ROWS. */
+/* x holds up to LANES lines of one k: into one panel of COLUMNS, or the halves of two panels of
+ * ROWS. */
 static inline void put(vf x, int64_t lines, int64_t depth, int64_t width, float *panel) {
     if (width == COLUMNS) {
         vf_store(panel, x);
@@ -22,27 +27,32 @@ static inline void put(vf x, int64_t lines, int64_t depth, int64_t width, float 
 }
 
 /* LANES steps of k of `lines` lines; whole: there are LANES of both. */
-static inline __attribute__((always_inline)) void pack_square(bool whole, int64_t lines, int64_t steps, int64_t depth,
-                                                              const void *src, int64_t ld, enum hl_dtype type, int64_t width,
-                                                              float *panel) {
+static inline __attribute__((always_inline)) void
+pack_square(bool whole, int64_t lines, int64_t steps, int64_t depth, const void *src, int64_t ld,
+            enum hl_dtype type, int64_t width, float *panel) {
     vf x[LANES];
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         x[i] = whole || i < lines ? load_line(src, i * ld, whole ? LANES : steps, type) : vf_zero();
     if (whole)
 #pragma GCC unroll 16
-        for (int i = 0; i < LANES; i++) __builtin_prefetch((const char *)src + (LANES + i) * ld * (int64_t)hl_dtype_bytes(type));
+        for (int i = 0; i < LANES; i++)
+            __builtin_prefetch((const char *)src +
+                               (LANES + i) * ld * (int64_t)hl_dtype_bytes(type));
     vf_transpose(x);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         if (whole || i < steps) put(x[i], whole ? LANES : lines, depth, width, panel + i * width);
 }
 
-static inline __attribute__((always_inline)) void pack_along_k(int64_t lines, int64_t depth, const void *src, int64_t ld,
-                                                               enum hl_dtype type, int64_t width, float *panel) {
+static inline __attribute__((always_inline)) void pack_along_k(int64_t lines, int64_t depth,
+                                                               const void *src, int64_t ld,
+                                                               enum hl_dtype type, int64_t width,
+                                                               float *panel) {
     for (int64_t k = 0; k < depth; k += LANES) {
         const void *x = (const char *)src + k * (int64_t)hl_dtype_bytes(type);
-        if (lines >= LANES && depth - k >= LANES) pack_square(true, LANES, LANES, depth, x, ld, type, width, panel + k * width);
+        if (lines >= LANES && depth - k >= LANES)
+            pack_square(true, LANES, LANES, depth, x, ld, type, width, panel + k * width);
         else pack_square(false, lines, depth - k, depth, x, ld, type, width, panel + k * width);
     }
 }
@@ -52,14 +62,18 @@ static void pack_zero(int64_t depth, float *panel) {
 }
 
 /* LANES lines at a time. */
-static void pack(int64_t lines, int64_t depth, const void *src, int64_t ld, bool along_k, enum hl_dtype type, int64_t width,
-                 float *panel) {
-    for (int64_t line = 0; line < (width == COLUMNS ? COLUMNS : LANES); line += LANES, panel += LANES) {
+static void pack(int64_t lines, int64_t depth, const void *src, int64_t ld, bool along_k,
+                 enum hl_dtype type, int64_t width, float *panel) {
+    for (int64_t line = 0; line < (width == COLUMNS ? COLUMNS : LANES);
+         line += LANES, panel += LANES) {
         int64_t left = lines - line;
-        const void *x = (const char *)src + (along_k ? line * ld : line) * (int64_t)hl_dtype_bytes(type);
+        const void *x =
+            (const char *)src + (along_k ? line * ld : line) * (int64_t)hl_dtype_bytes(type);
         if (left <= 0) pack_zero(depth, panel);
-        else if (along_k && type == HL_F32 && width == ROWS) pack_along_k(left, depth, x, ld, HL_F32, ROWS, panel);
-        else if (along_k && type == HL_F32) pack_along_k(left, depth, x, ld, HL_F32, COLUMNS, panel);
+        else if (along_k && type == HL_F32 && width == ROWS)
+            pack_along_k(left, depth, x, ld, HL_F32, ROWS, panel);
+        else if (along_k && type == HL_F32)
+            pack_along_k(left, depth, x, ld, HL_F32, COLUMNS, panel);
         else if (along_k && width == ROWS) pack_along_k(left, depth, x, ld, HL_BF16, ROWS, panel);
         else if (along_k) pack_along_k(left, depth, x, ld, HL_BF16, COLUMNS, panel);
         else
@@ -70,7 +84,8 @@ static void pack(int64_t lines, int64_t depth, const void *src, int64_t ld, bool
     }
 }
 
-static inline void finish(vf sum, int64_t n, const float *from, void *c, int64_t i, enum hl_dtype out) {
+static inline void finish(vf sum, int64_t n, const float *from, void *c, int64_t i,
+                          enum hl_dtype out) {
     if (from) sum = vf_add(n >= LANES ? vf_load(from) : vf_load_part(from, n), sum);
     if (out == HL_F32) {
         if (n >= LANES) vf_store((float *)c + i, sum);
@@ -81,9 +96,10 @@ static inline void finish(vf sum, int64_t n, const float *from, void *c, int64_t
     }
 }
 
-static inline __attribute__((always_inline)) void tile_of(int vectors, int64_t depth, const float *a, int64_t lda, const float *b,
-                                                          int64_t rows, int64_t columns, const float *from, int64_t ld_from,
-                                                          void *c, int64_t ldc, enum hl_dtype out) {
+static inline __attribute__((always_inline)) void
+tile_of(int vectors, int64_t depth, const float *a, int64_t lda, const float *b, int64_t rows,
+        int64_t columns, const float *from, int64_t ld_from, void *c, int64_t ldc,
+        enum hl_dtype out) {
     vf sum[ROWS][VECTORS];
     int64_t row_step = lda ? lda : 1, k_step = lda ? 1 : ROWS;
     const float *below = a + ROWS / 2 * row_step;
@@ -110,13 +126,15 @@ static inline __attribute__((always_inline)) void tile_of(int vectors, int64_t d
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++)
             if (r < rows)
-                finish(sum[r][v], columns - v * LANES, from ? from + r * ld_from + v * LANES : NULL, c, r * ldc + v * LANES, out);
+                finish(sum[r][v], columns - v * LANES, from ? from + r * ld_from + v * LANES : NULL,
+                       c, r * ldc + v * LANES, out);
 }
 
-#define TILE(vectors, packed)                                                                                                  \
+#define TILE(vectors, packed)                                                                      \
     tile_of(vectors, depth, a, (packed) ? 0 : lda, b, rows, columns, from, ld_from, c, ldc, out)
-static void tile(int64_t depth, const float *a, int64_t lda, const float *b, int64_t rows, int64_t columns, const float *from,
-                 int64_t ld_from, void *c, int64_t ldc, enum hl_dtype out) {
+static void tile(int64_t depth, const float *a, int64_t lda, const float *b, int64_t rows,
+                 int64_t columns, const float *from, int64_t ld_from, void *c, int64_t ldc,
+                 enum hl_dtype out) {
     int vectors = columns > 2 * LANES ? 3 : columns > LANES ? 2 : 1;
     if (lda) {
         if (vectors == 3) TILE(3, false);
@@ -132,7 +150,9 @@ static void tile(int64_t depth, const float *a, int64_t lda, const float *b, int
 
 /* dots[m][c] = row m of A times stored row n + c of B, for `columns` (at most DOTS) of them. */
 enum { DOTS = 4 };
-static inline __attribute__((always_inline)) void dots_of(const struct hl_product *p, enum hl_dtype type, int64_t n, int columns,
+static inline __attribute__((always_inline)) void dots_of(const struct hl_product *p,
+                                                          enum hl_dtype type, int64_t n,
+                                                          int columns,
                                                           vf dots[HL_GEMM_FEW_ROWS][DOTS]) {
     for (int m = 0; m < p->M; m++)
         for (int c = 0; c < columns; c++) dots[m][c] = vf_zero();
@@ -140,7 +160,8 @@ static inline __attribute__((always_inline)) void dots_of(const struct hl_produc
         vf b[DOTS];
         for (int c = 0; c < columns; c++) {
             b[c] = load_line(p->B, (n + c) * p->ldb + k, p->K - k, type);
-            __builtin_prefetch((const char *)p->B + ((n + DOTS + c) * p->ldb + k) * (int64_t)hl_dtype_bytes(type));
+            __builtin_prefetch((const char *)p->B +
+                               ((n + DOTS + c) * p->ldb + k) * (int64_t)hl_dtype_bytes(type));
         }
         for (int m = 0; m < p->M; m++) {
             vf a = load_line(p->A, m * p->lda + k, p->K - k, type);

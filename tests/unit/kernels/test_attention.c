@@ -1,9 +1,11 @@
-/* Attention: every instruction set against the reference, the reference against a direct softmax in f64 and its finite
- * differences, and the promises: sequences do not touch each other, the team does not change bits, nothing overflows. */
+/* Attention: every instruction set against the reference, the reference against a direct softmax in
+ * f64 and its finite differences, and the promises: sequences do not touch each other, the team
+ * does not change bits, nothing overflows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <math.h>
@@ -23,7 +25,8 @@ struct problem {
 };
 
 static double value(const void *x, enum hl_dtype type, int64_t i) {
-    return type == HL_F32 ? (double)((const float *)x)[i] : (double)hl_bf16_to_f32(((const struct hl_bf16 *)x)[i]);
+    return type == HL_F32 ? (double)((const float *)x)[i]
+                          : (double)hl_bf16_to_f32(((const struct hl_bf16 *)x)[i]);
 }
 
 static void put(void *x, enum hl_dtype type, int64_t i, double v) {
@@ -41,8 +44,10 @@ static void *filled(int64_t n, enum hl_dtype type, uint64_t key, double factor) 
     return x;
 }
 
-static struct problem problem_new(int64_t n_sequences, const int64_t *offsets, int64_t H, int64_t K, int64_t D, enum hl_dtype type) {
-    struct problem p = {.a = {n_sequences, offsets, H, K, D, (float)(1 / sqrt((double)D))}, .type = type};
+static struct problem problem_new(int64_t n_sequences, const int64_t *offsets, int64_t H, int64_t K,
+                                  int64_t D, enum hl_dtype type) {
+    struct problem p = {.a = {n_sequences, offsets, H, K, D, (float)(1 / sqrt((double)D))},
+                        .type = type};
     p.N = offsets[n_sequences];
     p.E = (H + 2 * K) * D;
     p.O = H * D;
@@ -80,7 +85,8 @@ static void direct(const struct hl_attention *a, const double *qkv, double *out)
                 assert_true(i - a->offsets[s] < 400);
                 for (int64_t j = a->offsets[s]; j <= i; j++) {
                     double x = 0;
-                    for (int64_t d = 0; d < D; d++) x += qkv[i * E + h * D + d] * qkv[j * E + (H + kv) * D + d];
+                    for (int64_t d = 0; d < D; d++)
+                        x += qkv[i * E + h * D + d] * qkv[j * E + (H + kv) * D + d];
                     p[j - a->offsets[s]] = x * (double)a->scale;
                     top = fmax(top, p[j - a->offsets[s]]);
                 }
@@ -120,7 +126,8 @@ static void check_gradient(const struct hl_kernels *k) {
         x[i] = old - step;
         direct(&p.a, x, down);
         x[i] = old;
-        for (int o = 0; o < N * O; o++) want += (up[o] - down[o]) / (2 * step) * value(p.dout, HL_F32, o);
+        for (int o = 0; o < N * O; o++)
+            want += (up[o] - down[o]) / (2 * step) * value(p.dout, HL_F32, o);
         if (fabs(want - got) > 2e-5 * (1 + fabs(want))) fail_msg("%d: %g, not %g", i, got, want);
     }
     problem_free(&p);
@@ -134,17 +141,19 @@ static void test_gradient(void **state) {
     }
 }
 
-static void close_to(const void *got, const void *want, enum hl_dtype type, int64_t n, double tolerance, const char *what,
-                     const struct problem *p) {
+static void close_to(const void *got, const void *want, enum hl_dtype type, int64_t n,
+                     double tolerance, const char *what, const struct problem *p) {
     for (int64_t i = 0; i < n; i++) {
         double x = value(got, type, i), y = value(want, type, i);
         if (!(fabs(x - y) <= tolerance * (1 + fabs(y))))
-            fail_msg("%s[%lld], N %lld H %lld K %lld D %lld: %g, not %g", what, (long long)i, (long long)p->N,
-                     (long long)p->a.n_heads, (long long)p->a.n_kv_heads, (long long)p->a.head_dim, x, y);
+            fail_msg("%s[%lld], N %lld H %lld K %lld D %lld: %g, not %g", what, (long long)i,
+                     (long long)p->N, (long long)p->a.n_heads, (long long)p->a.n_kv_heads,
+                     (long long)p->a.head_dim, x, y);
     }
 }
 
-static void check_against_ref(int64_t n_sequences, const int64_t *offsets, int64_t H, int64_t K, int64_t D) {
+static void check_against_ref(int64_t n_sequences, const int64_t *offsets, int64_t H, int64_t K,
+                              int64_t D) {
     for (int type = HL_F32; type <= HL_BF16; type++) {
         const struct hl_kernels *ref = table(HL_ISA_REF, (enum hl_dtype)type);
         struct problem want = problem_new(n_sequences, offsets, H, K, D, (enum hl_dtype)type);
@@ -217,14 +226,17 @@ static void test_sequences_apart(void **state) {
     for (int isa = HL_ISA_REF; isa <= HL_ISA_AVX512; isa++) {
         const struct hl_kernels *k = table((enum hl_isa)isa, HL_F32);
         if (!k) continue;
-        struct problem a = problem_new(3, offsets, 2, 1, 20, HL_F32), b = problem_new(3, offsets, 2, 1, 20, HL_F32);
+        struct problem a = problem_new(3, offsets, 2, 1, 20, HL_F32),
+                       b = problem_new(3, offsets, 2, 1, 20, HL_F32);
         for (int64_t i = 30 * b.E; i < 101 * b.E; i++) put(b.qkv, HL_F32, i, NAN);
         run(k, &a);
         run(k, &b);
         assert_memory_equal(a.out, b.out, (size_t)(30 * a.O) * 4);
         assert_memory_equal(a.dqkv, b.dqkv, (size_t)(30 * a.E) * 4);
-        assert_memory_equal((float *)a.out + 101 * a.O, (float *)b.out + 101 * a.O, (size_t)(39 * a.O) * 4);
-        assert_memory_equal((float *)a.dqkv + 101 * a.E, (float *)b.dqkv + 101 * a.E, (size_t)(39 * a.E) * 4);
+        assert_memory_equal((float *)a.out + 101 * a.O, (float *)b.out + 101 * a.O,
+                            (size_t)(39 * a.O) * 4);
+        assert_memory_equal((float *)a.dqkv + 101 * a.E, (float *)b.dqkv + 101 * a.E,
+                            (size_t)(39 * a.E) * 4);
         for (int64_t i = 30 * a.O; i < 101 * a.O; i++) assert_true(isnan(value(b.out, HL_F32, i)));
         for (int64_t i = 30 * a.E; i < 101 * a.E; i++) assert_true(isnan(value(b.dqkv, HL_F32, i)));
         problem_free(&a);
@@ -247,7 +259,8 @@ static void test_large_scores(void **state) {
         p.a.scale = 1;
         run(k, &p);
         direct(&p.a, x, y);
-        for (int64_t i = 0; i < p.N * p.O; i++) assert_true(fabs(value(p.out, HL_F32, i) - y[i]) < 1e-4);
+        for (int64_t i = 0; i < p.N * p.O; i++)
+            assert_true(fabs(value(p.out, HL_F32, i) - y[i]) < 1e-4);
         for (int64_t i = 0; i < p.N * p.E; i++) assert_true(isfinite(value(p.dqkv, HL_F32, i)));
         problem_free(&p);
     }
@@ -265,7 +278,8 @@ static void test_nan(void **state) {
         put(p.qkv, HL_F32, 40 * 24 + 9, NAN); /* a key */
         put(p.qkv, HL_F32, 7 * 24 + 2, NAN);  /* a query */
         run(k, &p);
-        for (int64_t i = 0; i < 60; i++) assert_int_equal(isnan(value(p.out, HL_F32, i * 8)) != 0, i == 7 || i >= 40);
+        for (int64_t i = 0; i < 60; i++)
+            assert_int_equal(isnan(value(p.out, HL_F32, i * 8)) != 0, i == 7 || i >= 40);
         problem_free(&p);
     }
 }
@@ -279,17 +293,23 @@ static void test_decode(void **state) {
             for (int i = 0; i < 24; i++) {
                 const struct hl_kernels *k = table((enum hl_isa)isa, (enum hl_dtype)type);
                 if (!k) continue;
-                int64_t offsets[] = {0, lengths[i % 6]}, n = offsets[1], D = dims[i / 6], H = 4, K = 2;
+                int64_t offsets[] = {0, lengths[i % 6]}, n = offsets[1], D = dims[i / 6], H = 4,
+                        K = 2;
                 struct problem p = problem_new(1, offsets, H, K, D, (enum hl_dtype)type);
                 size_t size = hl_dtype_bytes(p.type);
-                char *cache = malloc((size_t)(n * 2 * K * D) * size), *out = malloc((size_t)p.O * size);
+                char *cache = malloc((size_t)(n * 2 * K * D) * size),
+                     *out = malloc((size_t)p.O * size);
                 float *scratch = malloc(sizeof(float) * (size_t)(n * H));
                 for (int64_t r = 0; r < n; r++)
-                    memcpy(cache + (size_t)(r * 2 * K * D) * size, (char *)p.qkv + (size_t)(r * p.E + H * D) * size,
+                    memcpy(cache + (size_t)(r * 2 * K * D) * size,
+                           (char *)p.qkv + (size_t)(r * p.E + H * D) * size,
                            (size_t)(2 * K * D) * size);
                 run(k, &p);
-                k->attention_decode(n, H, K, D, p.a.scale, (char *)p.qkv + (size_t)((n - 1) * p.E) * size, cache, out, scratch);
-                close_to(out, (char *)p.out + (size_t)((n - 1) * p.O) * size, p.type, p.O, type == HL_F32 ? 1e-5 : 0.01, "decode", &p);
+                k->attention_decode(n, H, K, D, p.a.scale,
+                                    (char *)p.qkv + (size_t)((n - 1) * p.E) * size, cache, out,
+                                    scratch);
+                close_to(out, (char *)p.out + (size_t)((n - 1) * p.O) * size, p.type, p.O,
+                         type == HL_F32 ? 1e-5 : 0.01, "decode", &p);
                 free(cache), free(out), free(scratch);
                 problem_free(&p);
             }
@@ -297,8 +317,9 @@ static void test_decode(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradient),        cmocka_unit_test(test_against_reference), cmocka_unit_test(test_team_size),
-        cmocka_unit_test(test_sequences_apart), cmocka_unit_test(test_large_scores),      cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_gradient),     cmocka_unit_test(test_against_reference),
+        cmocka_unit_test(test_team_size),    cmocka_unit_test(test_sequences_apart),
+        cmocka_unit_test(test_large_scores), cmocka_unit_test(test_nan),
         cmocka_unit_test(test_decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

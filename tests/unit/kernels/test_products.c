@@ -1,9 +1,11 @@
-/* Products against the specification, for each engine and instruction set: odd shapes, every transpose, wide strides, every
- * pair of types, add; the same bits for every team; failing allocations; no allocation in a steady step. */
+/* Products against the specification, for each engine and instruction set: odd shapes, every
+ * transpose, wide strides, every pair of types, add; the same bits for every team; failing
+ * allocations; no allocation in a steady step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <math.h>
@@ -51,10 +53,12 @@ static void release(struct hl_product *p) {
 }
 
 static double value(const void *x, enum hl_dtype type, int64_t i) {
-    return type == HL_F32 ? (double)((const float *)x)[i] : (double)hl_bf16_to_f32(((const struct hl_bf16 *)x)[i]);
+    return type == HL_F32 ? (double)((const float *)x)[i]
+                          : (double)hl_bf16_to_f32(((const struct hl_bf16 *)x)[i]);
 }
 
-static void check(struct hl_products *products, int kind, int64_t M, int64_t N, int64_t K, int64_t pad) {
+static void check(struct hl_products *products, int kind, int64_t M, int64_t N, int64_t K,
+                  int64_t pad) {
     struct hl_product p = kind_of(kind, M, N, K, pad), want;
     fill(&p);
     want = p;
@@ -67,7 +71,8 @@ static void check(struct hl_products *products, int kind, int64_t M, int64_t N, 
         double a = value(p.C, p.out, i), b = value(want.C, p.out, i);
         if (i % p.ldc >= N) assert_true(a == b);
         else if (!(fabs(a - b) <= tolerance * (1 + fabs(b))))
-            fail_msg("kind %d, %lld x %lld x %lld, %lld: %g, not %g", kind, (long long)M, (long long)N, (long long)K, (long long)i, a, b);
+            fail_msg("kind %d, %lld x %lld x %lld, %lld: %g, not %g", kind, (long long)M,
+                     (long long)N, (long long)K, (long long)i, a, b);
     }
     free(want.C);
     release(&p);
@@ -97,7 +102,8 @@ static void check_engine(const char *engine, const char *isa) {
                 for (int kind = (i + 2 * j + 3 * k) % 7; kind < KINDS; kind += 7)
                     check(products, kind, sizes[i], sizes[j], sizes[k], (i + j + k) % 4 * 5);
     omp_set_num_threads(2);
-    for (int kind = 0; kind < KINDS; kind++) { /* several blocks of K, groups of columns, pieces of rows */
+    for (int kind = 0; kind < KINDS;
+         kind++) { /* several blocks of K, groups of columns, pieces of rows */
         check(products, kind, 5, 9, 1000, 3);
         check(products, kind, 40, 700, 30, 0);
         check(products, kind, 1100, 10, 20, 1);
@@ -120,7 +126,8 @@ static void test_avx2(void **state) {
 }
 static void test_default(void **state) {
     (void)state;
-    struct hl_products *products = products_of("", "", hl_mem_default()), *ref = products_of("", "ref", hl_mem_default());
+    struct hl_products *products = products_of("", "", hl_mem_default()),
+                       *ref = products_of("", "ref", hl_mem_default());
     for (int kind = 0; kind < KINDS; kind++) {
         check(products, kind, 33, 50, 70, 2);
         check(ref, kind, 33, 50, 70, 2);
@@ -135,7 +142,8 @@ static void check_teams(const char *isa) {
     struct hl_products *products = products_of("own", isa, hl_mem_default());
     int before = omp_get_max_threads();
     for (int i = 0; products && i < 4 * KINDS; i++) {
-        struct hl_product p = kind_of(i % KINDS, shapes[i / KINDS][0], shapes[i / KINDS][1], shapes[i / KINDS][2], 0);
+        struct hl_product p =
+            kind_of(i % KINDS, shapes[i / KINDS][0], shapes[i / KINDS][1], shapes[i / KINDS][2], 0);
         fill(&p);
         size_t bytes = (size_t)(p.M * p.ldc) * hl_dtype_bytes(p.out);
         void *start = malloc(bytes), *one = malloc(bytes);
@@ -164,7 +172,8 @@ static void test_team_size(void **state) {
 /* Each element is the same chain of operations in both. */
 static void test_isas_agree(void **state) {
     (void)state;
-    struct hl_products *wide = products_of("own", "avx512", hl_mem_default()), *narrow = products_of("own", "avx2", hl_mem_default());
+    struct hl_products *wide = products_of("own", "avx512", hl_mem_default()),
+                       *narrow = products_of("own", "avx2", hl_mem_default());
     for (int kind = 0; wide && narrow && kind < KINDS; kind++) {
         struct hl_product p = kind_of(kind, 21, 53, 800, 0);
         size_t bytes = (size_t)(p.M * p.ldc) * hl_dtype_bytes(p.out);
@@ -191,7 +200,8 @@ static void test_nan(void **state) {
         fill(&p);
         ((float *)(uintptr_t)p.A)[3 * p.lda + 7] = NAN;
         assert_int_equal(hl_product_run(products, &p, NULL), HL_OK);
-        for (int64_t i = 0; i < 20 * 30; i++) assert_int_equal(isnan(value(p.C, p.out, i)) != 0, i / 30 == 3);
+        for (int64_t i = 0; i < 20 * 30; i++)
+            assert_int_equal(isnan(value(p.C, p.out, i)) != 0, i / 30 == 3);
         release(&p);
         hl_products_free(products);
     }
@@ -268,10 +278,17 @@ static void test_wrong_engine(void **state) {
 int main(void) {
     omp_set_num_threads(1); /* thousands of tiny products: a team would only wait for its turn */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_library),     cmocka_unit_test(test_avx512),      cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_default),     cmocka_unit_test(test_team_size),   cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_steady),      cmocka_unit_test(test_many_shapes), cmocka_unit_test(test_failing_allocations),
-        cmocka_unit_test(test_wrong_engine), cmocka_unit_test(test_isas_agree),
+        cmocka_unit_test(test_library),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_team_size),
+        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_many_shapes),
+        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_wrong_engine),
+        cmocka_unit_test(test_isas_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
