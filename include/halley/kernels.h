@@ -87,8 +87,8 @@ struct hl_kernels {
     void (*rmsnorm_again)(int64_t N, int64_t C, const float *x_NC, const void *w_C, const float *rstd_N, void *y_NC);
     void (*rmsnorm_bwd)(int64_t N, int64_t C, const void *dy_NC, const float *x_NC, const void *w_C, const float *rstd_N,
                         float *dx_NC, float *dw_C, bool add, float *scratch);
-    /* x_NC (f32) += a (T) + bias (T, may be NULL). The residual after the last block, where no norm follows at once. */
-    void (*residual_add)(int64_t N, int64_t C, float *x_NC, const void *a_NC, const void *bias_C);
+    /* sum = x + a + bias (T, may be NULL), where no norm follows at once. sum_NC may be x_NC. */
+    void (*residual_add)(int64_t N, int64_t C, const float *x_NC, const void *a_NC, const void *bias_C, float *sum_NC);
 
     /* ---- elementwise ---- */
     void (*bias_add)(int64_t N, int64_t C, void *x_NC, const void *bias_C); /* in place */

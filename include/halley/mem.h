@@ -14,6 +14,7 @@ struct hl_mem {
     void *(*take)(struct hl_mem *mem, size_t bytes);
     void (*give)(struct hl_mem *mem, void *data, size_t bytes);
     void *context;
+    size_t zeroed_from; /* blocks of so many bytes and more come zeroed, untouched; 0: none do */
 };
 
 /* The process allocator over aligned_alloc. */

@@ -28,7 +28,7 @@ static void default_give(struct hl_mem *mem, void *data, size_t bytes) {
 }
 
 struct hl_mem *hl_mem_default(void) {
-    static struct hl_mem mem = {default_take, default_give, NULL};
+    static struct hl_mem mem = {default_take, default_give, NULL, 0};
     return &mem;
 }
 
@@ -43,7 +43,8 @@ static void *take_block(struct hl_mem *mem, size_t n, size_t size) {
 
 void *hl_alloc(struct hl_mem *mem, size_t n, size_t size) {
     void *data = take_block(mem, n, size);
-    if (data) memset(data, 0, n * size);
+    bool zeroed = mem->zeroed_from && n * size >= mem->zeroed_from;
+    if (data && !zeroed) memset(data, 0, n * size);
     return data;
 }
 
@@ -165,5 +166,5 @@ static void probe_give(struct hl_mem *mem, void *data, size_t bytes) {
 }
 
 void hl_mem_probe_init(struct hl_mem_probe *probe, long fail_at) {
-    *probe = (struct hl_mem_probe){{probe_take, probe_give, probe}, 0, 0, fail_at};
+    *probe = (struct hl_mem_probe){{probe_take, probe_give, probe, 0}, 0, 0, fail_at};
 }

@@ -97,9 +97,7 @@ enum hl_status hl_layer_forward(struct hl_model_run *run, int64_t layer, const v
     else k->swiglu_fwd(N, run->F, s->up_NU, run->wide_a);
     status = hl_linear(run, N, run->F, run->C, run->wide_a, hl_at(run, params, o->down_w), run->small_NC, diag);
     if (status != HL_OK) return status;
-    float *out = run->input_NC[layer + 1];
-    memcpy(out, s->middle_NC, (size_t)(N * run->C) * sizeof *out);
-    k->residual_add(N, run->C, out, run->small_NC, hl_at(run, params, o->down_b));
+    k->residual_add(N, run->C, s->middle_NC, run->small_NC, hl_at(run, params, o->down_b), run->input_NC[layer + 1]);
     return HL_OK;
 }
 

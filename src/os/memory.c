@@ -49,7 +49,7 @@ static void os_give(struct hl_mem *mem, void *data, size_t bytes) {
 }
 
 struct hl_mem *hl_mem_os(void) {
-    static struct hl_mem mem = {os_take, os_give, NULL};
+    static struct hl_mem mem = {os_take, os_give, NULL, MAPPED_FROM};
     return &mem;
 }
 

@@ -5,14 +5,17 @@
 
 #include "optimizers/optimizers.h"
 
-double hl_grad_sum_squares(const struct hl_strategy_env *env, int *bad_block_out) {
+double hl_grad_block_squares(const struct hl_strategy_env *env, int block) {
+    struct hl_range range = env->layout->blocks[block];
+    return env->kernels->sum_squares(range.n, hl_engine_data(env->engine, HL_BUFFER_GRAD, range));
+}
+
+double hl_grad_sum_squares(const double *block_squares, int n_blocks, int *bad_block_out) {
     double sum = 0;
     *bad_block_out = -1;
-    for (int b = 0; b < env->layout->n_blocks; b++) {
-        struct hl_range range = env->layout->blocks[b];
-        double part = env->kernels->sum_squares(range.n, hl_engine_data(env->engine, HL_BUFFER_GRAD, range));
-        if (!isfinite(part)) *bad_block_out = b; /* ends at the highest: backward starts there */
-        sum += part;
+    for (int b = 0; b < n_blocks; b++) {
+        if (!isfinite(block_squares[b])) *bad_block_out = b; /* ends at the highest: backward starts there */
+        sum += block_squares[b];
     }
     return sum;
 }

@@ -5,9 +5,11 @@
 
 #include "halley/strategy.h"
 
-/* Sum of squares of the gradient sums over all blocks, in f64. *bad_block_out: the block in which a
- * non-finite value appears first in the order of the backward pass (head first), -1 when none. */
-double hl_grad_sum_squares(const struct hl_strategy_env *env, int *bad_block_out);
+/* Sum of squares of one block's gradient sums, in f64; best asked when it is final, while it is in cache. */
+double hl_grad_block_squares(const struct hl_strategy_env *env, int block);
+/* Their sum over all blocks, ascending. *bad_block_out: the block in which a non-finite value appears
+ * first in the order of the backward pass (head first), -1 when none. */
+double hl_grad_sum_squares(const double *block_squares, int n_blocks, int *bad_block_out);
 
 /* The one factor on every gradient element: clip / n_tokens, rounded to f32 once.
  * clip = min(1, max_grad_norm / norm); max_grad_norm 0: no clipping. */

@@ -84,7 +84,7 @@ for signal in INT TERM; do
     # a shell's background jobs ignore SIGINT; a person's do not
     env --default-signal=INT timeout 60 "$halley" train --data story.txt $small --max_steps 1000000 --output_dir "sig$signal" > log 2>&1 &
     pid=$!
-    for i in $(seq 1 100); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
+    for i in $(seq 1 500); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
     kill -s $signal "$(pgrep -P $pid)"
     wait $pid; status=$?
     want=130; [ $signal = TERM ] && want=143

@@ -67,9 +67,9 @@ static void rmsnorm_bwd_case(struct rig *r, const int64_t *shape, int variant) {
 
 static void residual_case(struct rig *r, const int64_t *shape, int variant) {
     const int64_t N = shape[0], C = shape[1];
-    float *x = rig_f(r, N * C);
+    float *x = rig_f(r, N * C), *sum = variant & ADD ? x : rig_f(r, N * C);
     const void *a = rig_t(r, N * C), *bias = variant & WITH_BIAS ? rig_t(r, C) : NULL;
-    r->k->residual_add(N, C, x, a, bias);
+    r->k->residual_add(N, C, x, a, bias, sum);
 }
 
 static const int64_t shapes[][2] = {{0, 8},  {1, 1},   {3, 2},    {2, 3},    {3, 17},

@@ -40,7 +40,11 @@ static void test_resident(void **state) {
     assert_true(before > 0);
     char *block = hl_alloc(hl_mem_os(), N, 1);
     assert_non_null(block);
-    block[N - 1] = 1;
+    assert_true(hl_memory_resident_bytes() < before + N / 2); /* zero without being touched */
+    for (int64_t i = 0; i < N; i += 4096) {
+        assert_int_equal(block[i], 0);
+        block[i] = 1;
+    }
     assert_true(hl_memory_resident_bytes() >= before + N - (4 << 20));
     hl_free(hl_mem_os(), block);
     assert_true(hl_memory_resident_bytes() < before + N / 2);

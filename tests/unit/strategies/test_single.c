@@ -50,6 +50,8 @@ static struct hl_step_result end_step(struct world *w, int64_t n, double clip) {
     struct hl_diag diag;
     struct hl_step step = {.index = 0, .n_supervised = n, .learning_rate = 1, .max_grad_norm = clip};
     struct hl_step_result result;
+    for (int b = w->model->layout.n_blocks - 1; b >= 0; b--)
+        assert_int_equal(w->strategy->grad_ready(w->state, b, true, &diag), HL_OK);
     assert_int_equal(w->strategy->step_end(w->state, &step, &result, &diag), HL_OK);
     return result;
 }
@@ -102,7 +104,7 @@ static void test_allocations(void **state) {
     struct world w;
     struct hl_diag diag;
     open_world(&w, hl_mem_default());
-    for (long k = 1; k <= 2; k++) {
+    for (long k = 1; k <= 3; k++) {
         struct hl_mem_probe probe;
         hl_mem_probe_init(&probe, k);
         struct hl_strategy_env env = w.env;
