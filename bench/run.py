@@ -83,7 +83,7 @@ def install(module, requirement):
     if subprocess.call([PYTHON, "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec('{module}') is None)"]) != 0:
         say(f"installing {requirement} for the benchmark only ...")
         more = os.environ.get("BENCH_PIP", "").split()
-        if subprocess.call([PYTHON, "-m", "pip", "install", "-q", *more, requirement]) != 0:
+        if subprocess.call([PYTHON, "-m", "pip", "install", "-qq", *more, requirement]) != 0:
             raise Failed(f"pip could not install {requirement}; BENCH_PIP takes more arguments for pip")
 
 
@@ -318,7 +318,7 @@ def sample_text():
 
 
 def loader():
-    install("tokenizers", "tokenizers")
+    install("tokenizers", "tokenizers==0.23.3")
     text, tokenizer = sample_text(), os.path.join(OUT, "loader-tokenizer.json")
     size = os.path.getsize(text) / 1e6
     done = subprocess.run([os.path.join(BUILD, "halley"), "data", "--train-tokenizer", "4096", "--data", text, "--text_format",
