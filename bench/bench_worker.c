@@ -4,7 +4,7 @@
  *     bench_worker step f32|bf16 [recompute]   asks: step (seconds), products (library), halley (our products), loss
  *     bench_worker attention f32|bf16 T        asks: run
  *     bench_worker adamw f32|bf16              asks: run, copy
- *     bench_worker head f32|bf16               asks: run
+ *     bench_worker head f32|bf16               asks: run, logits (bytes)
  *     bench_worker loader FILE TOKENIZER       asks: run (seconds to read and tokenise the file with one thread)
  * Every subject answers: peak and resident (bytes). */
 #include <stdio.h>
@@ -100,11 +100,18 @@ static enum hl_status ask_resident(struct worker *w, double *out, struct hl_diag
     return HL_OK;
 }
 
+static enum hl_status ask_logits(struct worker *w, double *out, struct hl_diag *diag) {
+    (void)diag;
+    *out = (double)bench_head_logits_bytes(w->head);
+    return HL_OK;
+}
+
 static const struct {
     const char *name;
     enum hl_status (*answer)(struct worker *w, double *out, struct hl_diag *diag);
 } questions[] = {{"step", ask_step}, {"loss", ask_loss}, {"products", ask_products}, {"halley", ask_halley},
-                 {"run", ask_run},   {"copy", ask_copy}, {"peak", ask_peak},         {"resident", ask_resident}};
+                 {"run", ask_run},   {"copy", ask_copy}, {"peak", ask_peak},         {"resident", ask_resident},
+                 {"logits", ask_logits}};
 
 /* ---- subjects ---- */
 

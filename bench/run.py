@@ -222,15 +222,14 @@ def head():
                       ("PyTorch 2.13.0 linear_cross_entropy", ["head-fused", *threads])]
         if compiler():
             candidates.append(("PyTorch 2.13.0 linear + cross_entropy, compiled", ["head", "--compile", *threads]))
-        before = mine.ask("resident")
         mine.ask("run")
         peer, theirs = fastest(candidates)
         with theirs, torch("head", *threads) as plain:
             compare("head", mine, "run", theirs, "run", peer, 1.0, "ms", lambda s: 1e3 * s)
             fresh = plain.ask("resident")
             plain.ask("run")
-            say(f"  logits: ours hold a chunk of rows (loss and gradient added {(mine.ask('peak') - before) / GIB:.2f} GiB to the process,"
-                f" its weights' gradient included); PyTorch added {(plain.ask('peak') - fresh) / GIB:.2f} GiB")
+            say(f"  memory: ours never hold more than {mine.ask('logits') / GIB:.2f} GiB of logits, however many rows there are;"
+                f" PyTorch's process grew by {(plain.ask('peak') - fresh) / GIB:.2f} GiB, {50257 * 768 * 4 / GIB:.2f} of it the weights' gradient")
 
 
 def peak(start, words):

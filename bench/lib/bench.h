@@ -84,6 +84,7 @@ struct bench_head;
 enum hl_status bench_head_new(struct hl_mem *mem, enum hl_dtype dtype, int64_t N, struct bench_head **out,
                               struct hl_diag *diag) HL_MUST_CHECK;
 void bench_head_free(struct bench_head *head);
+size_t bench_head_logits_bytes(const struct bench_head *head); /* the most that ever exist */
 enum hl_status bench_head_run(struct bench_head *head, double *seconds_out, struct hl_diag *diag) HL_MUST_CHECK;
 
 /* ---- helpers ---- */

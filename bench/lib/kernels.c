@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "model/run.h"
+#include "model/run_internal.h"
 
 /* ---- attention, causal, forward and backward ---- */
 
@@ -212,6 +212,10 @@ void bench_head_free(struct bench_head *s) {
     hl_products_free(s->products);
     hl_model_free(s->model);
     hl_free(s->mem, s);
+}
+
+size_t bench_head_logits_bytes(const struct bench_head *s) {
+    return (size_t)(s->run->chunk_rows * s->run->V) * sizeof(float);
 }
 
 enum hl_status bench_head_run(struct bench_head *s, double *seconds_out, struct hl_diag *diag) {
