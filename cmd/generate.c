@@ -97,6 +97,7 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, const struct w
     struct hl_loaded_shape shape = {.dtype = w->bf16 ? HL_BF16 : HL_F32, .tokenizer = w->tokenizer};
     enum hl_status status = hl_loaded_open(mem, folder, &shape, log, &model, diag);
     if (status != HL_OK) return status;
+    hl_signal_watch();
     struct hl_tokens prompt = {.mem = mem};
     struct stream stream = {.model = &model, .waiting = {.mem = mem}, .terminal = hl_terminal_is(1)};
     struct hl_generate_options options = {.max_new_tokens = w->max_new_tokens, .temperature = w->greedy ? 0 : w->temperature,
@@ -137,7 +138,6 @@ int command_generate(int n_args, char **args) {
         char why[160];
         hl_cpu_read(&cpu);
         hl_threads_set(hl_cpu_threads(&cpu, words.threads, why, sizeof why));
-        hl_signal_watch();
         status = run(hl_mem_os(), folder, &words, &log, &diag);
     }
     hl_config_free(config);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "os/terminal.h"
 
 struct command {
     const char *name, *summary;
@@ -22,7 +23,7 @@ static void print_usage(FILE *out) {
     for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     if (argc < 2) return print_usage(stderr), 2;
     const char *word = argv[1];
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) return print_usage(stdout), 0;
@@ -31,4 +32,12 @@ int main(int argc, char **argv) {
         if (!strcmp(word, commands[i].name)) return commands[i].run(argc - 2, argv + 2);
     fprintf(stderr, "halley: no command '%s'; 'halley --help' lists them\n", word);
     return 2;
+}
+
+int main(int argc, char **argv) {
+    hl_standard_streams_open();
+    int status = run(argc, argv);
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    fprintf(stderr, "halley: cannot write to standard output: %m\n");
+    return status ? status : 1;
 }

@@ -9,6 +9,7 @@
 #include "os/fs.h"
 #include "os/memory.h"
 #include "os/signal.h"
+#include "train/folder.h"
 
 static const char usage[] =
     "halley train [RUN.yaml] [--key value ...]: train a language model\n\n"
@@ -52,9 +53,14 @@ static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
 }
 
 static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end, struct hl_diag *diag) {
-    enum hl_status status = open_data(job, log, diag);
+    const struct hl_train_options *o = &job->options.train;
+    bool used = o->resume || *o->resume_from_checkpoint || o->overwrite_output_dir;
+    enum hl_status status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag); /* reading data may take long */
+    if (status == HL_OK) status = open_data(job, log, diag);
     if (status == HL_OK) status = resolve_model(job, diag);
     if (status != HL_OK) return status;
+    hl_signal_watch(); /* until here nothing is worth saving: a signal ends the program at once */
+    hl_signal_ignore_pipe(); /* a reader of our progress may go; training goes on */
     struct hl_train_run run = {
         .trainer = {.options = &job->options.train, .optimizer_options = &job->options.optimizer, .model = &job->model,
                     .dataset = job->dataset, .block_size = job->options.data.block_size, .seed = job->options.data.seed, .log = log},
@@ -86,7 +92,6 @@ int command_train(int n_args, char **args) {
     struct hl_log log = command_log();
     enum hl_run_end end = HL_RUN_DONE;
     if (command_wants_help(n_args, args)) return run_print_help(usage), 0;
-    hl_signal_watch();
     bool print_only = false;
     enum hl_status status = run_read_options(job.mem, NULL, n_args, args, &job.options, &job.config, &print_only, &diag);
     if (status == HL_OK) {

@@ -36,4 +36,6 @@ void hl_signal_unwatch(void) {
     watching = pending = 0;
 }
 
+void hl_signal_ignore_pipe(void) { (void)signal(SIGPIPE, SIG_IGN); }
+
 int hl_signal_pending(void) { return pending; }

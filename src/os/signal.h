@@ -11,4 +11,7 @@ void hl_signal_unwatch(void);
 enum { HL_SIGNAL_INT = 2, HL_SIGNAL_TERM = 15 }; /* POSIX's numbers; a program that stopped for one exits 128 + number */
 int hl_signal_pending(void);
 
+/* A write to a pipe that nobody reads fails with EPIPE instead of ending the program. */
+void hl_signal_ignore_pipe(void);
+
 #endif

@@ -12,4 +12,8 @@ bool hl_terminal_colour(void);   /* false when NO_COLOR is set to anything but t
 /* Write all bytes, going on after signals and on full pipes. Errors are dropped: a closed terminal must not stop a run. */
 void hl_terminal_write(int fd, const char *bytes, size_t n);
 
+/* A program may be started with its standard streams closed; the next file opened would then get what is meant for them.
+ * Fills the gaps with /dev/null. */
+void hl_standard_streams_open(void);
+
 #endif

@@ -46,6 +46,9 @@ enum hl_status hl_append_record(struct hl_append *file, const void *bytes, size_
 
 enum hl_status hl_append_sync(struct hl_append *file, struct hl_diag *diag) {
     /* EINVAL: a pipe or a device, where there is nothing to sync */
+    struct stat info;
+    if (file->fd >= 0 && !fstat(file->fd, &info) && info.st_nlink == 0)
+        return hl_fail(diag, HL_E_IO, "%s was removed while it was being written; what follows is lost", file->path);
     if (file->fd >= 0 && fsync(file->fd) && errno != EINVAL) return hl_fail(diag, HL_E_IO, "cannot sync %s: %m", file->path);
     return HL_OK;
 }

@@ -53,7 +53,7 @@ enum hl_status hl_lines_next(struct hl_lines *lines, struct hl_line *out, struct
             lines->offset += (int64_t)seen;
             lines->begin = lines->end = seen = 0;
         }
-        size_t got;
+        size_t got = 0;
         enum hl_status status = fill(lines, &got, diag);
         if (status) return status;
         if (!got) break;

@@ -62,7 +62,7 @@ static enum hl_status find_cut(struct hl_mem *mem, const char *path, int64_t kee
     enum hl_status status = hl_lines_open(&lines, mem, path, diag);
     if (status) return status;
     struct hl_line line;
-    int64_t step;
+    int64_t step = 0;
     while (!(status = hl_lines_next(&lines, &line, diag)) && line.whole) {
         if (line_step(line.text, &step) && step > keep_through_step) break;
         *cut = lines.offset;

@@ -29,6 +29,17 @@ static enum hl_status refuse_foreign(const struct hl_text_file *file, struct hl_
     return HL_OK;
 }
 
+/* Before it is opened: a pipe without a writer would wait for ever, a device may never end, and data is read more than once. */
+static enum hl_status refuse_kind(const char *path, struct hl_diag *diag) {
+    struct stat info;
+    if (stat(path, &info) || S_ISREG(info.st_mode)) return HL_OK;
+    if (S_ISDIR(info.st_mode))
+        return hl_fail_at(diag, HL_E_USER, path, 0, 0,
+                          "is a folder; name its files, for example '%s/*.txt'", path);
+    return hl_fail_at(diag, HL_E_USER, path, 0, 0,
+                      "is a pipe or a device; data is read more than once: write it to a file first");
+}
+
 static enum hl_status start(struct hl_text_file *file, struct hl_diag *diag) {
     enum hl_status status = hl_text_file_fill(file, 8, diag);
     if (!status) status = refuse_foreign(file, diag);
@@ -42,17 +53,12 @@ static enum hl_status start(struct hl_text_file *file, struct hl_diag *diag) {
 enum hl_status hl_text_file_open(struct hl_text_file *file, struct hl_mem *mem, const char *path,
                                  struct hl_diag *diag) {
     *file = (struct hl_text_file){.mem = mem, .path = path, .line = 1, .column = 1};
+    enum hl_status status = refuse_kind(path, diag);
+    if (status) return status;
     file->file = fopen(path, "rbe");
     if (!file->file) return hl_fail_at(diag, HL_E_IO, path, 0, 0, "cannot open: %m");
-    struct stat info;
-    enum hl_status status;
-    if (!fstat(fileno(file->file), &info) && S_ISDIR(info.st_mode))
-        status = hl_fail_at(diag, HL_E_USER, path, 0, 0,
-                            "is a folder; name its files, for example '%s/*.txt'", path);
-    else {
-        (void)setvbuf(file->file, NULL, _IONBF, 0); /* the window is the buffer */
-        status = start(file, diag);
-    }
+    (void)setvbuf(file->file, NULL, _IONBF, 0); /* the window is the buffer */
+    status = start(file, diag);
     if (status) hl_text_file_close(file);
     return status;
 }

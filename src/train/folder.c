@@ -88,18 +88,22 @@ static enum hl_status make_parents(struct hl_fs *fs, const char *path, struct hl
     }
 }
 
-enum hl_status hl_run_folder_prepare(struct hl_fs *fs, const char *path, bool going_on, bool overwrite, struct hl_diag *diag) {
+enum hl_status hl_run_folder_check(struct hl_fs *fs, const char *path, bool may_be_used, struct hl_diag *diag) {
     if (!*path) return hl_fail(diag, HL_E_USER, "output_dir: empty; name a folder");
     if (fs->size(fs, path) >= 0)
         return hl_fail(diag, HL_E_USER, "output_dir: %s is a file; name a folder", path);
+    if (may_be_used || !hl_is_folder(fs, path) || !holds_run(fs, path)) return HL_OK;
+    return hl_fail(diag, HL_E_USER,
+                   "output_dir: %s holds a run already; go on with --resume, start over with --overwrite_output_dir, or name "
+                   "another folder",
+                   path);
+}
+
+enum hl_status hl_run_folder_prepare(struct hl_fs *fs, const char *path, bool going_on, bool overwrite, struct hl_diag *diag) {
+    enum hl_status status = hl_run_folder_check(fs, path, going_on || overwrite, diag);
+    if (status != HL_OK) return status;
     if (!hl_is_folder(fs, path)) return make_parents(fs, path, diag);
-    if (going_on || !holds_run(fs, path)) return HL_OK;
-    if (!overwrite)
-        return hl_fail(diag, HL_E_USER,
-                       "output_dir: %s holds a run already; go on with --resume, start over with --overwrite_output_dir, or name "
-                       "another folder",
-                       path);
-    return remove_run(fs, path, diag);
+    return going_on || !holds_run(fs, path) ? HL_OK : remove_run(fs, path, diag);
 }
 
 enum hl_status hl_run_folder_write(struct hl_fs *fs, const char *folder, const char *name, const char *text,

@@ -14,6 +14,7 @@
 #include "serve/generate.h"
 #include "train/folder.h"
 #include "train/peak.h"
+#include "train/plan.h"
 #include "train/trainer_internal.h"
 
 struct run {
@@ -30,6 +31,8 @@ struct run {
     int64_t tokens;
     double seconds, data_wait;
     double step_seconds; /* smoothed, for the ETA */
+    int64_t n_unsaved;   /* checkpoints in a row that could not be written */
+    bool told_flush;
 };
 
 static void say(struct run *r, const char *text) {
@@ -114,10 +117,30 @@ static void introduce(struct run *r) {
 static enum hl_status save(struct run *r, struct hl_diag *diag) {
     if (r->saved_step == r->t->step) return HL_OK;
     struct hl_diag flush;
-    warn(r, hl_metrics_flush(r->metrics, &flush), &flush);
+    enum hl_status flushed = hl_metrics_flush(r->metrics, &flush);
+    if (!r->told_flush) warn(r, flushed, &flush);
+    r->told_flush |= flushed != HL_OK;
     enum hl_status status = hl_trainer_save(r->t, r->o->output_dir, r->setup->tokenizer_json, r->setup->run_yaml, diag);
     if (status == HL_OK) r->saved_step = r->t->step;
     return status;
+}
+
+/* A checkpoint that cannot be written on the way does not stop training: older ones stay. Said once, and when it works again. */
+static void try_save(struct run *r) {
+    struct hl_diag lost;
+    char text[1400];
+    if (save(r, &lost) == HL_OK) {
+        if (r->n_unsaved) {
+            (void)snprintf(text, sizeof text, "step %lld is saved; %lld checkpoints before it could not be", (long long)r->t->step,
+                           (long long)r->n_unsaved);
+            say(r, text);
+        }
+        r->n_unsaved = 0;
+    } else if (r->n_unsaved++ == 0) {
+        (void)snprintf(text, sizeof text, "warning: step %lld could not be saved: %s; training goes on, older checkpoints stay",
+                       (long long)r->t->step, lost.text);
+        say(r, text);
+    }
 }
 
 struct sample { struct run *r; struct hl_buf text; };
@@ -222,7 +245,7 @@ static enum hl_status evaluate(struct run *r, double *loss, double *seconds, str
 
 static bool every(int64_t step, int64_t period) { return period > 0 && step % period == 0; }
 
-/* All that may follow a step. A checkpoint that cannot be written does not stop training: older ones stay. */
+/* All that may follow a step. */
 static enum hl_status after_step(struct run *r, const struct hl_step_report *s, struct hl_diag *diag) {
     bool last = s->step == r->t->n_steps, evaluates = last || every(s->step, r->o->eval_steps);
     bool logs = last || s->step == 1 || every(s->step, r->o->logging_steps);
@@ -239,10 +262,7 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s, 
         if (r->setup->tokenizer && r->o->sample_steps > 0) status = write_sample(r, diag);
         if (status != HL_OK) return status;
     }
-    if (every(s->step, r->o->save_steps) && !last) {
-        struct hl_diag lost;
-        warn(r, save(r, &lost), &lost);
-    }
+    if (every(s->step, r->o->save_steps) && !last) try_save(r);
     return HL_OK;
 }
 
@@ -268,13 +288,26 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
     return save(r, diag);
 }
 
+static void say_lost(struct run *r) {
+    char text[200];
+    int64_t n = hl_metrics_n_lost(r->metrics);
+    if (n == 0) return;
+    (void)snprintf(text, sizeof text, "warning: %lld records of metrics and samples could not be written", (long long)n);
+    say(r, text);
+}
+
 static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     char resume[HL_PATH_CAPACITY];
     enum hl_status status = find_resume(r, resume, sizeof resume, diag);
     bool going_on = status == HL_OK && (*resume || r->o->resume);
-    if (status == HL_OK) status = hl_run_folder_prepare(hl_fs_os(), r->o->output_dir, going_on, r->o->overwrite_output_dir, diag);
+    struct hl_memory memory;
+    hl_memory_read(&memory);
+    if (status == HL_OK) status = hl_run_folder_check(hl_fs_os(), r->o->output_dir, going_on || r->o->overwrite_output_dir, diag);
+    if (status == HL_OK) status = hl_memory_check(r->mem, &r->setup->trainer, &memory, diag);
     if (status == HL_OK) status = hl_trainer_new(r->mem, &r->setup->trainer, &r->t, diag);
     if (status == HL_OK) status = load_start(r, *resume ? resume : NULL, diag);
+    /* An older run is removed last of all: nothing above may fail after it, and the weights may have come from it. */
+    if (status == HL_OK) status = hl_run_folder_prepare(hl_fs_os(), r->o->output_dir, going_on, r->o->overwrite_output_dir, diag);
     if (status != HL_OK) return status;
     if (*resume) {
         r->saved_step = r->t->step;
@@ -294,7 +327,9 @@ enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup
     if (status == HL_OK) {
         r.peak_flops = hl_peak_flops(r.mem, r.t->products, r.t->kernels->dtype);
         introduce(&r);
+        if (r.t->step >= r.t->n_steps && r.t->step > 0) say(&r, "all steps are done already: a larger max_steps or num_train_epochs goes on");
         status = steps(&r, end_out, diag);
+        say_lost(&r);
     }
     hl_progress_free(r.progress);
     hl_metrics_close(r.metrics);
