@@ -48,6 +48,7 @@ enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n
     if (status == HL_OK) status = read_words(*config_out, n_args, args, words, diag);
     hl_free(mem, words);
     options->data.seed = (uint64_t)options->words.seed;
+    options->data.to_score = false;
     *print_only_out = options->words.print_config;
     return status;
 }

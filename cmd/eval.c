@@ -62,7 +62,7 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, struct run_opt
                                     .max_positions = o->data.block_size, .tokenizer = o->words.tokenizer};
     enum hl_status status = hl_loaded_open(mem, folder, &shape, log, &model, diag);
     if (status != HL_OK) return status;
-    if (!own_data) o->data.validation_split = 0;
+    if (!own_data) o->data.validation_split = 0, o->data.to_score = true;
     struct hl_dataset *data = NULL;
     struct score s = {0};
     status = hl_dataset_open(mem, &o->data, model.tokenizer, 1, log, &data, diag);

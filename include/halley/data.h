@@ -76,6 +76,7 @@ struct hl_data_options {
     bool document_mask;                    /* packed documents do not see each other */
     bool strict;                           /* a bad line stops the run instead of being skipped and counted */
     uint64_t seed;
+    bool to_score;                         /* set by who evaluates all of `data`: nothing is held out, any length will do */
     char *cache_dir;                       /* where tokens of large text inputs are kept; "" = memory only */
 };
 enum hl_text_format { HL_TEXT_AUTO, HL_TEXT_DOCUMENT, HL_TEXT_LINES, HL_TEXT_JSONL };

@@ -50,7 +50,7 @@ static enum hl_status check_sizes(const struct hl_dataset *dataset,
         if (!stream->n_tokens)
             return hl_fail(diag, HL_E_USER, "--data '%s' is empty: there is nothing to train on",
                            name);
-        if (hl_stream_n_targets(stream) < (uint64_t)dataset->row_tokens)
+        if (!options->to_score && hl_stream_n_targets(stream) < (uint64_t)dataset->row_tokens)
             return hl_fail(diag, HL_E_USER,
                            "--data '%s' has %" PRIu64
                            " tokens to train on, fewer than one row of block_size %" PRId64

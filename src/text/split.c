@@ -93,7 +93,7 @@ enum hl_status hl_dataset_split(struct hl_dataset *dataset, double validation_sp
         hl_log(log, HL_LOG_INFO, "data: %" PRId64 " tokens to train on, %" PRId64 " held out",
                n_train, n_held);
     else
-        hl_log(log, HL_LOG_WARN,
+        hl_log(log, fraction > 0 || has_validation_data ? HL_LOG_WARN : HL_LOG_INFO,
                "data: %" PRId64 " tokens to train on, nothing held out: no validation loss",
                n_train);
     return HL_OK;

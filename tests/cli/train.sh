@@ -35,6 +35,8 @@ done
 [ "$("$halley" eval run | grep -o '"eval_loss": [^,]*' | cut -d' ' -f2)" = "$(value run/metrics.jsonl eval_loss)" ] ||
     fail "eval says $("$halley" eval run), the run said $(value run/metrics.jsonl eval_loss)"
 expect 0 '"tokens": ' "$halley" eval run/checkpoint-20 --data story.txt
+printf 'the cat' > short.txt # shorter than a row
+expect 0 '"tokens": 7' "$halley" eval run --data short.txt
 a=$("$halley" generate run --prompt 'the cat' --max_new_tokens 40 --seed 3); b=$("$halley" generate run/checkpoint-20 --prompt 'the cat' --max_new_tokens 40 --seed 3)
 [ "$a" = "$b" ] && [[ $a == "the cat"* ]] || fail "generate: '$a' and '$b'"
 expect 0 '' "$halley" generate run --prompt 'the' --max_new_tokens 100 --greedy
