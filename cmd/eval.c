@@ -16,7 +16,8 @@
 static const char usage[] = "halley eval FOLDER [--data FILE ...] [--key value ...]: loss of a model on text\n\n"
                             "  halley eval halley-run                       the held-out split of the run's own data: its eval_loss again\n"
                             "  halley eval gpt2-folder --data book.txt      all of a file\n\n"
-                            "Prints one JSON object: loss in nats per token over all predictions, perplexity, tokens.\n\n";
+                            "Prints one JSON object: loss in nats per token over all predictions, perplexity, tokens. For the run's own\n"
+                            "held-out split also bigram_loss: an add-one bigram model of the same tokens, the number to beat.\n\n";
 
 struct score { double sum; int64_t n; };
 
@@ -39,13 +40,18 @@ static enum hl_status score(struct hl_loaded *model, const struct hl_dataset *da
     return status;
 }
 
-static void print_score(const struct hl_loaded *model, const struct score *s) {
+/* bigram: NaN when there is nothing to compare with */
+static void print_score(const struct hl_loaded *model, const struct score *s, double bigram) {
     struct hl_buf out = {.mem = hl_mem_default()};
     double loss = s->sum / (double)s->n;
     hl_buf_puts(&out, "{\"eval_loss\": ");
     hl_buf_f64(&out, loss);
     hl_buf_puts(&out, ", \"perplexity\": ");
     hl_buf_f64(&out, exp(loss));
+    if (isfinite(bigram)) {
+        hl_buf_puts(&out, ", \"bigram_loss\": ");
+        hl_buf_f64(&out, bigram);
+    }
     hl_buf_printf(&out, ", \"tokens\": %lld, \"checkpoint\": ", (long long)s->n);
     hl_buf_json_string(&out, model->folder);
     hl_buf_puts(&out, "}");
@@ -70,7 +76,7 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, struct run_opt
         status = hl_fail(diag, HL_E_USER, "the run held nothing out; name a file with --data");
     if (status == HL_OK) status = score(&model, data, own_data ? HL_SPLIT_VALIDATION : HL_SPLIT_TRAIN, rows, &s, diag);
     if (status == HL_OK && s.n == 0) status = hl_fail(diag, HL_E_USER, "the data holds nothing to predict");
-    if (status == HL_OK) print_score(&model, &s);
+    if (status == HL_OK) print_score(&model, &s, own_data ? hl_dataset_bigram_loss(data) : NAN);
     hl_dataset_free(data);
     hl_loaded_close(&model);
     return status;

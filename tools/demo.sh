@@ -1,0 +1,56 @@
+#!/bin/sh
+# make demo: a language model from nothing, in a few minutes on two cores. Takes the King James Bible as Debian packages it,
+# learns a tokenizer, trains a small Llama, compares it with a bigram model, and writes a page and a sample into demo/.
+# usage: tools/demo.sh        HALLEY: the program, DEMO_DIR: where everything goes, DEMO_STEPS: steps of training
+set -eu
+cd "$(dirname "$0")/.."
+halley=${HALLEY:-build/${PRESET:-release}/halley}
+out=${DEMO_DIR:-demo}
+steps=${DEMO_STEPS:-800}
+
+[ -x "$halley" ] || { echo "demo: $halley is not there; 'make build' makes it" >&2; exit 1; }
+command -v bible >/dev/null 2>&1 || {
+    echo "demo: the program 'bible' is missing; Debian and Ubuntu have it in the package bible-kjv." >&2
+    echo "      Any other text does as well: $halley train --data FILE.txt" >&2
+    exit 1
+}
+mkdir -p "$out"
+
+say() { printf '\n== %s\n' "$*"; }
+show() { printf '$ %s\n' "$*"; "$@"; }
+
+# One JSONL row for each of the 1,189 chapters, without the numbers of the verses, so that whole chapters are held out.
+say "the text: the King James Bible, one document for each chapter"
+bible -f gen1:1-rev22:21 | awk '
+    { chapter = $1; sub(/:.*/, "", chapter); sub(/^[^ ]+ +/, ""); gsub(/[\\"]/, "\\\\&") }
+    chapter != last { if (NR > 1) print "\"}"; printf "{\"text\": \"%s", $0; last = chapter; next }
+    { printf "\\n%s", $0 }
+    END { print "\"}" }' >"$out/kjv.jsonl"
+echo "$out/kjv.jsonl: $(wc -l <"$out/kjv.jsonl") documents, $(wc -c <"$out/kjv.jsonl") bytes"
+
+say "a tokenizer: byte-level BPE"
+show "$halley" data --train-tokenizer 2048 --data "$out/kjv.jsonl" --out "$out/tokenizer.json"
+
+# max_minutes is a net for slow machines: what was learned by then is evaluated, saved and shown.
+say "a small Llama, $steps steps"
+show "$halley" train examples/demo.yaml --data "$out/kjv.jsonl" --tokenizer "$out/tokenizer.json" \
+    --output_dir "$out/run" --overwrite --max_steps "$steps" --max_minutes 2.5
+
+say "held-out loss beside that of a bigram model of the same tokens (nats per token, lower is better)"
+show "$halley" eval "$out/run" | tee "$out/eval.json"
+value() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p" "$out/eval.json"; }
+loss=$(value eval_loss) bigram=$(value bigram_loss)
+awk -v loss="$loss" -v bigram="$bigram" 'BEGIN {
+    printf "transformer %.3f   bigram %.3f\n", loss, bigram
+    exit !(loss + 0 < bigram - 0.3)
+}' || { echo "demo: the transformer is not clearly better than a bigram model; was the run cut short?" >&2; exit 1; }
+
+say "a picture of the run"
+show "$halley" report "$out/run" --html "$out/report.html" --svg "$out/loss.svg"
+
+say "what it writes"
+show "$halley" generate "$out/run" --prompt "And it came to pass" --max_new_tokens 120 --seed 1
+
+say "done. Open $out/report.html in a browser; go on with:"
+echo "$halley generate $out/run --prompt 'In the beginning'"
+echo "$halley train --data YOUR.txt"
