@@ -3,7 +3,8 @@
 #ifndef HALLEY_OS_SIGNAL_H
 #define HALLEY_OS_SIGNAL_H
 
-/* Start to watch. A signal that was ignored when the program began (nohup, a shell's background job) stays ignored. */
+/* Start to watch. A signal that was ignored when the program began (nohup, a shell's background job) stays ignored.
+ * Call it on the main thread, which is where the system delivers signals to: it also sets that thread's signal stack. */
 void hl_signal_watch(void);
 /* Go back to what was before, and forget what came. */
 void hl_signal_unwatch(void);

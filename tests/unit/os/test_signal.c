@@ -61,7 +61,25 @@ static void test_ignored(void **state) {
     (void)signal(SIGINT, old);
 }
 
+/* Products of the library leave no room for a frame where the stack pointer is. */
+static void test_own_stack(void **state) {
+    (void)state;
+    stack_t before, during, after;
+    struct sigaction action;
+    assert_int_equal(sigaltstack(NULL, &before), 0);
+    hl_signal_watch();
+    assert_int_equal(sigaltstack(NULL, &during), 0);
+    assert_int_equal(during.ss_flags & SS_DISABLE, 0);
+    assert_true(during.ss_size >= 32 * 1024);
+    assert_int_equal(sigaction(SIGINT, NULL, &action), 0);
+    assert_true(action.sa_flags & SA_ONSTACK);
+    hl_signal_unwatch();
+    assert_int_equal(sigaltstack(NULL, &after), 0);
+    assert_int_equal(after.ss_flags, before.ss_flags);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first), cmocka_unit_test(test_second), cmocka_unit_test(test_ignored)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first), cmocka_unit_test(test_second), cmocka_unit_test(test_ignored),
+                                       cmocka_unit_test(test_own_stack)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
