@@ -67,7 +67,7 @@ struct hl_schedule_rate {
     double min_lr_ratio;     /* the floor as a share of the maximum */
     double warmup;           /* progress units (steps or tokens) */
     double total;            /* progress at the end */
-    double decay;            /* WSD: length of the final decay */
+    double decay;            /* WSD: length of the final decay, at most total - warmup; 0: none */
 };
 /* Rate for the update that starts at `progress` committed units. Warm-up is linear from (1/warmup) of the maximum, so the
  * first update is never at rate 0: rate = max * (progress + unit) / warmup, unit = size of one step in progress units. */
