@@ -94,7 +94,9 @@ static enum hl_status encode_prompt(const struct hl_loaded *m, const char *text,
 
 static enum hl_status run(struct hl_mem *mem, const char *folder, const struct words *w, struct hl_log *log, struct hl_diag *diag) {
     struct hl_loaded model;
-    struct hl_loaded_shape shape = {.dtype = w->bf16 ? HL_BF16 : HL_F32, .tokenizer = w->tokenizer};
+    /* No token is shorter than a byte: memory for this text, not for the longest that the model is made for. */
+    struct hl_loaded_shape shape = {.dtype = w->bf16 ? HL_BF16 : HL_F32, .tokenizer = w->tokenizer,
+                                    .max_positions = (int64_t)strlen(w->prompt) + 2 + w->max_new_tokens};
     enum hl_status status = hl_loaded_open(mem, folder, &shape, log, &model, diag);
     if (status != HL_OK) return status;
     hl_signal_watch();
@@ -102,7 +104,7 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, const struct w
     struct stream stream = {.model = &model, .waiting = {.mem = mem}, .terminal = hl_terminal_is(1)};
     struct hl_generate_options options = {.max_new_tokens = w->max_new_tokens, .temperature = w->greedy ? 0 : w->temperature,
                                           .top_k = w->top_k, .top_p = w->top_p, .seed = (uint64_t)w->seed, .ignore_eos = w->ignore_eos};
-    struct hl_generator g = hl_loaded_generator(&model, model.model->config.max_position_embeddings);
+    struct hl_generator g = hl_loaded_generator(&model);
     status = encode_prompt(&model, w->prompt, &prompt, diag);
     int64_t before = hl_clock_ns();
     if (status == HL_OK) {

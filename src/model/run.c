@@ -10,6 +10,8 @@
 enum { ALIGN = 64 };
 /* A chunk of logits takes about this much: a small part of a run, and enough rows for the products. */
 static const int64_t CHUNK_BYTES = 104 << 20;
+/* No array of a run has more, so that counting its bytes cannot overflow. */
+static const int64_t MOST_ELEMENTS = (int64_t)1 << 56;
 
 /* ---- laying out memory: one walk counts (base NULL), the same walk places ---- */
 
@@ -180,6 +182,8 @@ enum hl_status hl_model_run_measure(const struct hl_model *model, const struct h
                                     struct hl_model_run_bytes *out) {
     struct hl_model_run run;
     set_sizes(&run, model, kernels, shape);
+    int64_t widest = most(most(run.E, run.U), most(most(run.F, run.C), run.H * run.D));
+    if (shape->max_tokens > MOST_ELEMENTS / widest || shape->max_positions > MOST_ELEMENTS / widest) return HL_E_MEMORY;
     struct carve activations = {0}, buffers = {0};
     carve_activations(&run, &activations, shape);
     carve_buffers(&run, &buffers, shape);

@@ -35,7 +35,11 @@ int32_t hl_sample_token(const float *logits, int64_t n, const struct hl_generate
     bool cut = (o->top_k > 0 && o->top_k < n) || o->top_p < 1;
     if (cut) {
         qsort(c, (size_t)n, sizeof *c, by_probability);
-        if (o->top_k > 0 && o->top_k < n) n = o->top_k;
+        if (o->top_k > 0 && o->top_k < n) {
+            n = o->top_k;
+            total = 0;
+            for (int64_t i = 0; i < n; i++) total += c[i].p; /* top_p is a share of what top_k leaves */
+        }
         double kept = 0;
         int64_t k = 0;
         while (k < n && (k == 0 || kept < o->top_p * total)) kept += c[k++].p;
@@ -46,6 +50,13 @@ int32_t hl_sample_token(const float *logits, int64_t n, const struct hl_generate
     for (int64_t i = 0; i < n; i++)
         if ((sum += c[i].p) > u) return c[i].token;
     return c[n - 1].token;
+}
+
+/* A row of logits from which a token can be drawn: none is NaN, and the largest is a number. */
+static bool sound(const float *logits, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(logits[i])) return false;
+    return isfinite(logits[most_likely(logits, n)]);
 }
 
 /* ---- running the model ---- */
@@ -108,7 +119,7 @@ static enum hl_status session_init(struct session *s, const struct hl_generator 
 
 /* A full window goes on from its last half, counted from position 0 again. */
 static void slide(struct session *s) {
-    int64_t keep = (s->n + 1) / 2;
+    int64_t keep = s->n / 2; /* a window of one token keeps none */
     memmove(s->tokens, s->tokens + (s->n - keep), (size_t)keep * sizeof *s->tokens);
     s->n = keep;
 }
@@ -127,7 +138,7 @@ enum hl_status hl_generate(const struct hl_generator *g, const int32_t *prompt, 
         const float *logits;
         status = advance(&s, done, &logits, diag);
         if (status != HL_OK) break;
-        if (!isfinite(logits[most_likely(logits, vocab)])) {
+        if (!sound(logits, vocab)) {
             status = hl_fail(diag, HL_E_NUMERIC, "the model's output is not finite after %lld tokens; are the weights sound?",
                              (long long)(n + made));
             break;

@@ -10,7 +10,7 @@ struct hl_generate_options {
     int64_t max_new_tokens;
     double temperature;  /* 0: greedy, the most likely token */
     int64_t top_k;       /* draw among the k most likely; 0: all */
-    double top_p;        /* draw among the most likely that make up this share; 1: all */
+    double top_p;        /* draw among the most likely that make up this share of what top_k leaves; 1: all */
     uint64_t seed;
     bool ignore_eos;     /* go on after the end-of-text token */
 };

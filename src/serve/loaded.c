@@ -57,8 +57,9 @@ static enum hl_status fill(struct hl_loaded *m, const char *folder, const struct
     if (status == HL_OK) status = open_tokenizer(m, shape->tokenizer, diag);
     if (status != HL_OK) return status;
     int64_t longest = m->model->config.max_position_embeddings;
-    struct hl_model_run_shape run = {.max_tokens = shape->max_tokens ? shape->max_tokens : longest,
-                                     .max_positions = shape->max_positions ? shape->max_positions : longest};
+    if (shape->max_positions && shape->max_positions < longest) longest = shape->max_positions;
+    struct hl_model_run_shape run = {.max_tokens = shape->max_tokens ? shape->max_tokens : longest, .max_positions = longest};
+    m->window = run.max_tokens < longest ? run.max_tokens : longest;
     return hl_model_run_new(m->mem, m->model, m->kernels, m->products, &run, &m->run, diag);
 }
 
@@ -92,6 +93,6 @@ enum hl_status hl_loaded_loss(struct hl_loaded *m, const struct hl_batch *batch,
     return status;
 }
 
-struct hl_generator hl_loaded_generator(struct hl_loaded *m, int64_t window) {
-    return (struct hl_generator){m->mem, m->model, m->engine, m->run, m->kernels->dtype, window};
+struct hl_generator hl_loaded_generator(struct hl_loaded *m) {
+    return (struct hl_generator){m->mem, m->model, m->engine, m->run, m->kernels->dtype, m->window};
 }

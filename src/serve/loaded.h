@@ -14,12 +14,13 @@ struct hl_loaded {
     struct hl_engine *engine;
     struct hl_model_run *run;
     struct hl_tokenizer *tokenizer;
+    int64_t window;           /* longest sequence it can run */
 };
 
 struct hl_loaded_shape {
     enum hl_dtype dtype;
-    int64_t max_tokens;       /* of a batch; 0: the model's longest sequence */
-    int64_t max_positions;    /* 0: the model's */
+    int64_t max_tokens;       /* of a batch; 0: one sequence of max_positions */
+    int64_t max_positions;    /* longest sequence, if the model is made for it; 0: the model's longest */
     const char *tokenizer;    /* NULL or "": the folder's, or bytes */
 };
 
@@ -35,6 +36,6 @@ enum hl_status hl_loaded_find(struct hl_mem *mem, const char *folder, char *out,
 /* Sum over supervised tokens of -log p of one batch. */
 enum hl_status hl_loaded_loss(struct hl_loaded *loaded, const struct hl_batch *batch, double *sum_out,
                               struct hl_diag *diag) HL_MUST_CHECK;
-struct hl_generator hl_loaded_generator(struct hl_loaded *loaded, int64_t window);
+struct hl_generator hl_loaded_generator(struct hl_loaded *loaded);
 
 #endif
