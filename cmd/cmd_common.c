@@ -7,7 +7,6 @@
 #include "os/fs.h"
 #include "os/memory.h"
 #include "os/terminal.h"
-#include "train/folder.h"
 
 static const struct hl_option word_rows[] = {
     {.name = "tokenizer", .kind = HL_OPT_STRING, .offset = offsetof(struct run_words, tokenizer), .initial = "", .section = "data",
@@ -90,13 +89,9 @@ void run_print_markdown(struct hl_buf *out) {
     hl_config_print_markdown(sets, N_SETS, out);
 }
 
-const char *run_weights_dir(const struct run_options *options) {
-    return hl_is_folder(hl_fs_os(), options->model.model) ? options->model.model : NULL;
-}
-
 enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options, struct hl_tokenizer **out,
                              struct hl_diag *diag) {
-    const char *name = options->words.tokenizer, *folder = run_weights_dir(options);
+    const char *name = options->words.tokenizer, *folder = hl_model_folder(&options->model);
     char beside[HL_PATH_CAPACITY];
     if (!*name && folder && hl_path_join(beside, folder, "tokenizer.json") && hl_fs_os()->size(hl_fs_os(), beside) >= 0) name = beside;
     return hl_tokenizer_open(mem, *name ? name : "byte", out, diag);

@@ -23,8 +23,6 @@ void run_print_markdown(struct hl_buf *out);
 /* --tokenizer; without it, the one beside the weights of --model DIR, or bytes. */
 enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options, struct hl_tokenizer **out,
                              struct hl_diag *diag) HL_MUST_CHECK;
-/* The folder of --model when it is one, else NULL. */
-const char *run_weights_dir(const struct run_options *options);
 
 /* For commands with options of their own: exactly one bare word. missing: what to say when there is none. */
 enum hl_status command_read(int n_args, char **args, const struct hl_option_set *sets, size_t n_sets, const char **word_out,

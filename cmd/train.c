@@ -29,6 +29,7 @@ struct job {
     struct hl_model_config model;
     struct hl_buf yaml, tokenizer_json;
     const char *weights_dir;
+    double started_seconds;
 };
 
 static enum hl_status open_data(struct job *job, struct hl_log *log, struct hl_diag *diag) {
@@ -45,7 +46,7 @@ static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
     enum hl_status status = hl_model_resolve(job->mem, &job->options.model, hl_tokenizer_vocab_size(k),
                                              job->options.data.block_size, &job->model, diag);
     if (status != HL_OK) return status;
-    job->weights_dir = run_weights_dir(&job->options);
+    job->weights_dir = hl_model_folder(&job->options.model);
     if (job->weights_dir) return HL_OK;
     job->model.bos_token_id = hl_tokenizer_bos(k);
     job->model.eos_token_id = hl_tokenizer_eos(k);
@@ -64,14 +65,13 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
     struct hl_train_run run = {
         .trainer = {.options = &job->options.train, .optimizer_options = &job->options.optimizer, .model = &job->model,
                     .dataset = job->dataset, .block_size = job->options.data.block_size, .seed = job->options.data.seed, .log = log},
-        .model_options = &job->options.model,
         .tokenizer = job->tokenizer,
         .tokenizer_json = job->tokenizer_json.data,
         .run_yaml = job->yaml.data,
         .weights_dir = job->weights_dir,
         .progress_fd = 2,
         .signalled = hl_signal_pending,
-        .started_seconds = (double)hl_clock_ns() * 1e-9,
+        .started_seconds = job->started_seconds,
     };
     return hl_train_run(job->mem, &run, end, diag);
 }
@@ -87,7 +87,7 @@ static int exit_status(enum hl_run_end end) {
 }
 
 int command_train(int n_args, char **args) {
-    struct job job = {.mem = hl_mem_os()};
+    struct job job = {.mem = hl_mem_os(), .started_seconds = (double)hl_clock_ns() * 1e-9};
     struct hl_diag diag = {0};
     struct hl_log log = command_log();
     enum hl_run_end end = HL_RUN_DONE;
@@ -97,7 +97,8 @@ int command_train(int n_args, char **args) {
     if (status == HL_OK) {
         job.yaml.mem = job.mem;
         hl_config_print_yaml(job.config, false, &job.yaml);
-        if (print_only) (void)fputs(job.yaml.data, stdout);
+        if (job.yaml.failed) status = hl_fail_memory(&diag, job.yaml.n, "the configuration as text");
+        else if (print_only) (void)fputs(job.yaml.data, stdout);
         else status = run_job(&job, &log, &end, &diag);
     }
     hl_dataset_free(job.dataset);

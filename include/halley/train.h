@@ -65,6 +65,10 @@ extern const size_t hl_train_n_rows;
 enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_options *options, int64_t vocab_size,
                                 int64_t block_size, struct hl_model_config *out, struct hl_diag *diag) HL_MUST_CHECK;
 
+/* The folder that --model names, whose weights a run starts from; NULL: a family or a preset. A name with a '/' is always a
+ * folder; otherwise families and presets come first, so that a folder called like one does not stand in its way. */
+const char *hl_model_folder(const struct hl_model_options *options);
+
 struct hl_trainer_setup {
     const struct hl_train_options *options;               /* all borrowed for the trainer's life */
     const struct hl_optimizer_options *optimizer_options;
@@ -116,7 +120,6 @@ enum hl_status hl_trainer_resume(struct hl_trainer *trainer, const char *checkpo
 enum hl_run_end { HL_RUN_DONE, HL_RUN_MINUTES, HL_RUN_SIGINT, HL_RUN_SIGTERM };
 struct hl_train_run {
     struct hl_trainer_setup trainer;
-    const struct hl_model_options *model_options;
     const struct hl_tokenizer *tokenizer;
     const char *tokenizer_json, *run_yaml;
     const char *weights_dir;  /* start from these weights; NULL: initialise */

@@ -7,19 +7,33 @@
 #include "os/fs.h"
 #include "train/folder.h"
 
-static enum hl_status from_name(struct hl_mem *mem, const char *name, struct hl_model_config *out, bool *family_out,
-                                struct hl_diag *diag) {
-    *family_out = true;
-    if (!strcmp(name, "gpt2")) return hl_model_preset("gpt2-124m", out, diag);
-    if (!strcmp(name, "llama")) return hl_model_preset("llama-tiny", out, diag);
-    *family_out = false;
-    if (!strchr(name, '/') && !hl_is_folder(hl_fs_os(), name)) return hl_model_preset(name, out, diag);
+enum source { FAMILY, PRESET, FOLDER };
+
+static enum source source_of(const char *name) {
+    struct hl_model_config preset;
+    if (!strcmp(name, "gpt2") || !strcmp(name, "llama")) return FAMILY;
+    if (hl_model_preset(name, &preset, NULL) == HL_OK) return PRESET;
+    return strchr(name, '/') || hl_is_folder(hl_fs_os(), name) ? FOLDER : PRESET;
+}
+
+const char *hl_model_folder(const struct hl_model_options *options) {
+    return source_of(options->model) == FOLDER ? options->model : NULL;
+}
+
+static enum hl_status from_folder(struct hl_mem *mem, const char *folder, struct hl_model_config *out, struct hl_diag *diag) {
     struct hl_checkpoint_reader *reader;
-    enum hl_status status = hl_checkpoint_open(mem, hl_fs_os(), name, &reader, NULL, diag);
+    enum hl_status status = hl_checkpoint_open(mem, hl_fs_os(), folder, &reader, NULL, diag);
     if (status != HL_OK) return status;
     *out = *hl_checkpoint_config(reader);
     hl_checkpoint_close(reader);
     return HL_OK;
+}
+
+static enum hl_status from_name(struct hl_mem *mem, const char *name, enum source source, struct hl_model_config *out,
+                                struct hl_diag *diag) {
+    if (source == FOLDER) return from_folder(mem, name, out, diag);
+    if (source == PRESET) return hl_model_preset(name, out, diag);
+    return hl_model_preset(!strcmp(name, "gpt2") ? "gpt2-124m" : "llama-tiny", out, diag);
 }
 
 /* SwiGLU has three matrices where GELU has two: 8/3 of the width keeps the count (arXiv:2002.05202). */
@@ -30,10 +44,11 @@ static int64_t feed_forward(const struct hl_model_config *c) {
 
 static void set_sizes(const struct hl_model_options *o, struct hl_model_config *c) {
     bool width = o->hidden_size > 0, heads = o->num_attention_heads > 0;
+    bool grouped = c->num_key_value_heads != c->num_attention_heads;
     if (o->num_hidden_layers) c->num_hidden_layers = o->num_hidden_layers;
     if (width) c->hidden_size = o->hidden_size;
     if (heads) c->num_attention_heads = o->num_attention_heads;
-    if (heads && c->num_attention_heads % c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
+    if (heads && (!grouped || c->num_attention_heads % c->num_key_value_heads)) c->num_key_value_heads = c->num_attention_heads;
     if (c->family == HL_FAMILY_GPT2) c->num_key_value_heads = c->num_attention_heads;
     if (o->num_key_value_heads) c->num_key_value_heads = o->num_key_value_heads;
     if (width || heads) c->head_dim = 0; /* derived again where the model is made */
@@ -52,11 +67,11 @@ enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_option
         return hl_fail(diag, HL_E_UNSUPPORTED,
                        "dropout: Halley has no dropout; leave it out or set it to 0 (one pass over the data needs none)");
     struct hl_model_config c;
-    bool family;
-    enum hl_status status = from_name(mem, o->model, &c, &family, diag);
+    enum source source = source_of(o->model);
+    enum hl_status status = from_name(mem, o->model, source, &c, diag);
     if (status != HL_OK) return status;
     set_sizes(o, &c);
-    if (family) c.max_position_embeddings = block_size;
+    if (source == FAMILY) c.max_position_embeddings = block_size;
     if (o->max_position_embeddings) c.max_position_embeddings = o->max_position_embeddings;
     if (block_size > c.max_position_embeddings)
         return hl_fail(diag, HL_E_USER,
@@ -69,9 +84,10 @@ enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_option
     set_flag(o->tie_word_embeddings, &c.tie_word_embeddings);
     set_flag(o->qkv_bias, &c.qkv_bias);
     set_flag(o->qk_norm, &c.qk_norm);
-    if (o->vocab_size) vocab_size = o->vocab_size;
-    bool folder = !family && (strchr(o->model, '/') || hl_is_folder(hl_fs_os(), o->model));
-    if (!folder || !c.vocab_size) c.vocab_size = vocab_size;
+    if (source == FOLDER && o->vocab_size && o->vocab_size != c.vocab_size)
+        return hl_fail(diag, HL_E_USER, "vocab_size: the weights in %s are for %lld tokens, not %lld; leave vocab_size out", o->model,
+                       (long long)c.vocab_size, (long long)o->vocab_size);
+    if (source != FOLDER) c.vocab_size = o->vocab_size ? o->vocab_size : vocab_size;
     *out = c;
     return HL_OK;
 }
