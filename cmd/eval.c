@@ -82,6 +82,17 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, struct run_opt
     return status;
 }
 
+/* Whether the words and flags, without the run's own file, say which data to take. */
+static enum hl_status names_data(struct hl_mem *mem, int n_args, char **args, bool *out, struct hl_diag *diag) {
+    struct run_options options;
+    struct hl_config *config = NULL;
+    bool print_only;
+    enum hl_status status = run_read_options(mem, NULL, n_args, args, &options, &config, &print_only, diag);
+    if (status == HL_OK) *out = hl_config_given(config, "data");
+    hl_config_free(config);
+    return status;
+}
+
 int command_eval(int n_args, char **args) {
     struct hl_mem *mem = hl_mem_os();
     struct hl_diag diag = {0};
@@ -106,9 +117,9 @@ int command_eval(int n_args, char **args) {
         hl_cpu_read(&cpu);
         hl_threads_set(hl_cpu_threads(&cpu, options.train.threads, why, sizeof why));
         hl_signal_watch();
-        bool own_data = has_yaml;
-        for (int i = 1; i < n_args; i++) own_data = own_data && strncmp(args[i], "--data", 6) != 0;
-        status = run(mem, folder, &options, own_data, &log, &diag);
+        bool other_data = false;
+        status = names_data(mem, n_args - 1, args + 1, &other_data, &diag);
+        if (status == HL_OK) status = run(mem, folder, &options, has_yaml && !other_data, &log, &diag);
     }
     hl_config_free(config);
     if (status != HL_OK) return hl_signal_pending() ? 128 + hl_signal_pending() : command_fail("eval", status, &diag);

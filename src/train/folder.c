@@ -15,7 +15,8 @@ static bool is_ours(const char *name) {
     static const char *const files[] = {"metrics.jsonl", "samples.jsonl", "run.yaml", "run.json", "latest", "report.html", "runs"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (!strcmp(name, files[i])) return true;
-    return starts(name, "checkpoint-") || starts(name, ".checkpoint-");
+    const char *number = starts(name, ".checkpoint-") ? name + 12 : starts(name, "checkpoint-") ? name + 11 : "";
+    return *number >= '0' && *number <= '9';
 }
 
 struct names { char list[256][256]; int n; bool more; };
@@ -38,9 +39,11 @@ static bool holds_run(struct hl_fs *fs, const char *path) {
     return false;
 }
 
-/* Files of one folder, then the folder. Checkpoints and runs/ hold no folders. */
+/* Files of one folder, then the folder. Checkpoints and runs/ hold no folders. A link to a folder is only a name: what it
+ * points to stays. */
 static int remove_flat(struct hl_fs *fs, const char *path) {
-    if (!hl_is_folder(fs, path)) return fs->remove(fs, path);
+    if (fs->remove(fs, path) == 0) return 0;
+    if (!hl_is_folder(fs, path)) return -1;
     struct names inner;
     do {
         inner.n = 0;
