@@ -106,6 +106,13 @@ static enum hl_status check_loop(const struct hl_trainer *t, const json_t *loop,
     if (status == HL_OK) status = same_text(loop, "strategy", t->strategy->name, folder, diag);
     if (status == HL_OK) status = same_number(loop, "block_size", t->setup.block_size, folder, diag);
     if (status == HL_OK) status = same_number(loop, "seed", (int64_t)t->setup.seed, folder, diag);
+    static const char *const counts[] = {"step", "rows_taken", "tokens_seen"};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && status == HL_OK; i++) {
+        const json_t *count = json_object_get(loop, counts[i]);
+        if (!json_is_integer(count) || json_integer_value(count) < 0)
+            status = hl_fail_at(diag, HL_E_FORMAT, folder, 0, 0, "loop.json: %s is not a count; the checkpoint is damaged, use an older one",
+                                counts[i]);
+    }
     return status;
 }
 
@@ -146,6 +153,7 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
         t->step = json_integer_value(json_object_get(loop, "step"));
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
         t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
+        hl_trainer_progress_changed(t);
         hl_trainer_params_changed(t);
         warn_if_changed(t, hl_checkpoint_made_with_json(reader));
     }

@@ -28,7 +28,7 @@ struct run {
     double eval_loss;    /* NaN: none yet */
     int64_t saved_step;  /* newest checkpoint of this run, -1 none */
     /* since the last metrics row */
-    int64_t tokens;
+    int64_t tokens, n_steps;
     double seconds, data_wait;
     double step_seconds; /* smoothed, for the ETA */
     int64_t n_unsaved;   /* checkpoints in a row that could not be written */
@@ -197,7 +197,7 @@ static void note_rate(struct run *r, const struct hl_step_report *s) {
 
 static void write_metrics(struct run *r, const struct hl_step_report *s, double eval_loss, double eval_seconds) {
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
-    double steps = (double)r->tokens / (double)(s->n_tokens ? s->n_tokens : 1);
+    double steps = (double)r->n_steps, flops = (double)r->tokens * hl_model_flops_per_token(r->t->model, r->t->setup.block_size);
     note_rate(r, s);
     struct hl_metric row[16];
     int n = 0;
@@ -214,10 +214,10 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, double 
     row[n++] = (struct hl_metric){"step_ms", steps > 0 ? 1e3 * r->seconds / steps : 0, false};
     row[n++] = (struct hl_metric){"data_wait_ms", steps > 0 ? 1e3 * r->data_wait / steps : 0, false};
     if (r->peak_flops > 0 && r->seconds > 0)
-        row[n++] = (struct hl_metric){"mfu", steps * hl_trainer_flops_per_step(r->t) / r->seconds / r->peak_flops, false};
+        row[n++] = (struct hl_metric){"mfu", flops / r->seconds / r->peak_flops, false};
     struct hl_diag diag;
     warn(r, hl_metrics_write(r->metrics, s->step, row, n, &diag), &diag);
-    r->tokens = 0;
+    r->tokens = r->n_steps = 0;
     r->seconds = r->data_wait = 0;
 }
 
@@ -252,6 +252,7 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s, 
     double eval_loss = NAN, eval_seconds = 0;
     enum hl_status status = HL_OK;
     r->tokens += s->n_tokens;
+    r->n_steps++;
     r->seconds += s->seconds;
     r->data_wait += s->data_wait_seconds;
     if (evaluates) status = evaluate(r, &eval_loss, &eval_seconds, diag);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/threads.h"
+#include "os/clock.h"
 #include "os/cpu.h"
 #include "train/plan.h"
 #include "train/trainer_internal.h"
@@ -44,17 +45,24 @@ enum hl_status hl_recompute_blocks(const struct hl_train_options *o, const struc
 
 /* ---- how long the run is, and its curve ---- */
 
+/* Steps in all: of max_steps, or those done and those that the rows left over need. */
+static void count_steps(struct hl_trainer *t) {
+    int64_t left = t->total_rows - t->rows_taken;
+    if (t->setup.options->max_steps >= 0) t->n_steps = t->setup.options->max_steps;
+    else t->n_steps = t->step + (left > 0 ? (left - 1) / t->step_rows + 1 : 0);
+}
+
 static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
     const struct hl_train_options *o = t->setup.options;
     int64_t rows = hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_TRAIN);
     t->micro_rows = o->per_device_train_batch_size;
     if (__builtin_mul_overflow(t->micro_rows, o->gradient_accumulation_steps, &t->step_rows))
         return hl_fail(diag, HL_E_USER, "gradient_accumulation_steps: too many rows in a step");
-    t->n_steps = o->max_steps;
     t->total_rows = INT64_MAX;
-    if (o->max_steps >= 0) return HL_OK;
-    t->total_rows = (int64_t)ceil(o->num_train_epochs * (double)rows);
-    t->n_steps = (t->total_rows + t->step_rows - 1) / t->step_rows;
+    double total = ceil(o->num_train_epochs * (double)rows);
+    if (o->max_steps < 0 && total > 4e18) return hl_fail(diag, HL_E_USER, "num_train_epochs: too many rows in all; use max_steps");
+    if (o->max_steps < 0) t->total_rows = (int64_t)total;
+    count_steps(t);
     return HL_OK;
 }
 
@@ -72,6 +80,11 @@ static void set_rate(struct hl_trainer *t) {
     };
 }
 
+void hl_trainer_progress_changed(struct hl_trainer *t) {
+    count_steps(t);
+    set_rate(t);
+}
+
 /* ---- parts ---- */
 
 static enum hl_status find_plugins(struct hl_trainer *t, struct hl_diag *diag) {
@@ -84,11 +97,16 @@ static enum hl_status find_plugins(struct hl_trainer *t, struct hl_diag *diag) {
     return status;
 }
 
+static double seconds_now(void *clock) {
+    (void)clock;
+    return (double)hl_clock_ns() * 1e-9;
+}
+
 static struct hl_strategy_env environment(struct hl_trainer *t) {
     return (struct hl_strategy_env){
         .mem = t->mem, .log = t->setup.log, .layout = &t->model->layout, .engine = t->engine, .kernels = t->kernels,
         .products = t->products, .optimizer = t->optimizer, .optimizer_options = t->setup.optimizer_options,
-        .rank = 0, .n_ranks = 1, .seed = t->setup.seed};
+        .rank = 0, .n_ranks = 1, .seed = t->setup.seed, .now = seconds_now};
 }
 
 static enum hl_status make_loaders(struct hl_trainer *t, struct hl_diag *diag) {

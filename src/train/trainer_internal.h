@@ -36,6 +36,9 @@ struct hl_trainer {
     int64_t tokens_seen;
 };
 
+/* step and rows_taken were set from outside: how many steps that leaves, and the rate's curve over them. */
+void hl_trainer_progress_changed(struct hl_trainer *trainer);
+
 /* Weights and gradient of a block, as the model takes them. */
 struct hl_block_data hl_trainer_block(struct hl_trainer *trainer, int block, bool with_gradient);
 /* The validation split's or another batch's loss: forward only. */
