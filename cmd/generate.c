@@ -103,7 +103,8 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, const struct w
     struct hl_tokens prompt = {.mem = mem};
     struct stream stream = {.model = &model, .waiting = {.mem = mem}, .terminal = hl_terminal_is(1)};
     struct hl_generate_options options = {.max_new_tokens = w->max_new_tokens, .temperature = w->greedy ? 0 : w->temperature,
-                                          .top_k = w->top_k, .top_p = w->top_p, .seed = (uint64_t)w->seed, .ignore_eos = w->ignore_eos};
+                                          .top_k = w->top_k, .top_p = w->top_p, .seed = (uint64_t)w->seed, .ignore_eos = w->ignore_eos,
+                                          .n_tokens = hl_tokenizer_vocab_size(model.tokenizer)};
     struct hl_generator g = hl_loaded_generator(&model);
     status = encode_prompt(&model, w->prompt, &prompt, diag);
     int64_t before = hl_clock_ns();

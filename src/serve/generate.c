@@ -130,6 +130,7 @@ enum hl_status hl_generate(const struct hl_generator *g, const int32_t *prompt, 
     struct session s;
     enum hl_status status = session_init(&s, g, diag);
     int64_t skip = n > g->window ? n - g->window : 0, vocab = g->model->config.vocab_size, done = 0;
+    if (options->n_tokens > 0 && options->n_tokens < vocab) vocab = options->n_tokens;
     if (status == HL_OK) {
         s.n = n - skip;
         memcpy(s.tokens, prompt + skip, (size_t)s.n * sizeof *prompt);

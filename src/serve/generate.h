@@ -13,6 +13,7 @@ struct hl_generate_options {
     double top_p;        /* draw among the most likely that make up this share of what top_k leaves; 1: all */
     uint64_t seed;
     bool ignore_eos;     /* go on after the end-of-text token */
+    int64_t n_tokens;    /* draw among the first so many, those the tokenizer has a text for; 0: all of the model's */
 };
 
 struct hl_generator {

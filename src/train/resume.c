@@ -116,6 +116,25 @@ static enum hl_status check_loop(const struct hl_trainer *t, const json_t *loop,
     return status;
 }
 
+static enum hl_status check_model(const struct hl_model_config *then, const struct hl_model_config *now, const char *folder,
+                                  struct hl_diag *diag) {
+    const struct { const char *name; int64_t then, now; } sizes[] = {
+        {"num_hidden_layers", then->num_hidden_layers, now->num_hidden_layers},
+        {"hidden_size", then->hidden_size, now->hidden_size},
+        {"num_attention_heads", then->num_attention_heads, now->num_attention_heads},
+        {"num_key_value_heads", then->num_key_value_heads, now->num_key_value_heads},
+        {"head_dim", then->head_dim, now->head_dim},
+        {"intermediate_size", then->intermediate_size, now->intermediate_size},
+        {"vocab_size", then->vocab_size, now->vocab_size},
+    };
+    if (then->family != now->family) return hl_fail(diag, HL_E_USER, "%s: holds a model of another family than this run's", folder);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].then != sizes[i].now)
+            return hl_fail(diag, HL_E_USER, "%s: its model has %s %" PRId64 ", but this run asks for %" PRId64 "; give the same model",
+                           folder, sizes[i].name, sizes[i].then, sizes[i].now);
+    return HL_OK;
+}
+
 static void warn_if_changed(struct hl_trainer *t, const char *then) {
     struct hl_buf now = {.mem = t->mem};
     write_made_with(t, &now);
@@ -145,6 +164,7 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
     json_t *loop = json_loads(hl_checkpoint_loop_json(reader), 0, &error);
     if (!loop) return hl_fail_at(diag, HL_E_FORMAT, folder, error.line, error.column, "loop.json: %s", error.text);
     enum hl_status status = check_loop(t, loop, folder, diag);
+    if (status == HL_OK) status = check_model(hl_checkpoint_config(reader), &t->model->config, folder, diag);
     if (status == HL_OK) status = hl_checkpoint_read_params(reader, t->model, hl_trainer_params(t), diag);
     struct arrays arrays;
     collect(t, &arrays);

@@ -170,7 +170,8 @@ static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
     struct hl_tokens prompt = {.mem = r->mem};
     struct sample sample = {r, {.mem = r->mem}};
     struct hl_generate_options options = {.max_new_tokens = r->o->sample_tokens, .temperature = 0.8, .top_p = 1,
-                                          .seed = t->setup.seed + (uint64_t)t->step, .ignore_eos = true};
+                                          .seed = t->setup.seed + (uint64_t)t->step, .ignore_eos = true,
+                                          .n_tokens = hl_tokenizer_vocab_size(r->setup->tokenizer)};
     struct hl_generator g = {r->mem, t->model, t->engine, t->run, t->kernels->dtype, t->setup.block_size};
     enum hl_status status = start_of_sample(r, &prompt, diag);
     hl_buf_puts(&sample.text, r->o->sample_prompt);

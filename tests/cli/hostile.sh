@@ -53,6 +53,32 @@ expect 0 'step 5/5' "$halley" train $small --max_steps 5 --data "$folder/link/st
 expect 0 'all steps are done already' "$halley" train $small --max_steps 3 --data 'link/störy of 1.txt' --output_dir link/rün --resume
 expect 0 'step 3/3' env -u HOME "$halley" train $small --max_steps 3 --data story.txt --output_dir homeless
 
+# models that do not fit each other, and sizes at their ends
+train 0 'step 3/3' --data story.txt --output_dir wide --vocab_size 1000
+expect 0 'the' "$halley" generate wide --prompt the --max_new_tokens 30 --temperature 5 --ignore_eos --stats
+expect 0 '30 tokens' "$halley" generate wide --prompt the --max_new_tokens 30 --temperature 5 --ignore_eos --stats
+train 2 'has hidden_size 32, but this run asks for 64' --data story.txt --output_dir wide --vocab_size 1000 --hidden_size 64 --resume
+train 2 'another family' --data story.txt --output_dir wide --vocab_size 1000 --model gpt2 --resume
+train 2 "made with optimizer 'adamw'" --data story.txt --output_dir wide --vocab_size 1000 --optim lion --resume
+train 2 'made with data_hash' --data bytes.dat --output_dir wide --vocab_size 1000 --resume
+train 0 'step 3/3' --data story.txt --output_dir short --block_size 1 --sample_steps 2
+expect 0 'the' "$halley" generate short --prompt the --max_new_tokens 30
+cp -r wide/checkpoint-3 changed; sed -i 's/"hidden_size": 32/"hidden_size": 64/' changed/config.json
+expect 1 'delete manifest.json' "$halley" generate changed --prompt the
+rm changed/manifest.json
+expect 1 'by config.json it must be [1000, 64]' "$halley" generate changed --prompt the
+head -c 5000 wide/checkpoint-3/model.safetensors > changed/model.safetensors
+expect 1 'damaged or cut off' "$halley" generate changed --prompt the
+expect 2 'holds neither a model' "$halley" generate folder --prompt the
+expect 2 'use a smaller block_size' "$halley" eval wide --data story.txt --block_size 9999
+train 2 'not a checkpoint or model folder' --data story.txt --output_dir no --resume_from_checkpoint folder
+train 2 'out of range' --data story.txt --output_dir no --per_device_train_batch_size 0
+train 2 'is too large' --data story.txt --output_dir no --per_device_train_batch_size 99999999999999999999
+train 2 'is not a number' --data story.txt --output_dir no --learning_rate nan
+train 2 'not a multiple of num_attention_heads' --data story.txt --output_dir no --hidden_size 33
+train 1 'Not a directory' --data story.txt --output_dir story.txt/run
+train 2 'is a file' --data story.txt --output_dir story.txt
+
 # an older run is removed only when the new one can begin
 train 0 'step 3/3' --data story.txt --output_dir old
 train 2 'adamx' --data story.txt --output_dir old --overwrite_output_dir --optim adamx
