@@ -1,6 +1,7 @@
-/* Generation by every family: the cached path against recomputing everything, over windows that slide; opening and generating
- * with each allocation failing in turn. With HALLEY_SHARED_DATA: the greedy text of a really trained model, as transformers
- * wrote it. The rules of drawing are in test_generate.c. */
+/* Generation by every family: the cached path against recomputing everything, over windows that
+ * slide; opening and generating with each allocation failing in turn. With HALLEY_SHARED_DATA: the
+ * greedy text of a really trained model, as transformers wrote it. The rules of drawing are in
+ * test_generate.c. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -10,13 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "serve/loaded.h"
 
 enum { WINDOW = 12, PROMPT = 5, MADE = 40, MOST = 256 };
 
-struct taken { int32_t token[MOST]; int64_t n, stop_at; };
+struct taken {
+    int32_t token[MOST];
+    int64_t n, stop_at;
+};
 
 static bool take(void *context, int32_t token) {
     struct taken *t = context;
@@ -34,14 +39,16 @@ static void golden_folder(char out[4096], const char *name) {
 static void open_model(struct hl_loaded *m, const char *folder) {
     struct hl_diag diag = {0};
     struct hl_loaded_shape shape = {.dtype = HL_F32};
-    if (hl_loaded_open(hl_mem_default(), folder, &shape, NULL, m, &diag) != HL_OK) fail_msg("%s", diag.text);
+    if (hl_loaded_open(hl_mem_default(), folder, &shape, NULL, m, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
 }
 
 static const char *const families[] = {"gpt2", "llama", "qwen2", "qwen3"};
 enum { N_FAMILIES = 4 };
 
 static void prompt_of(const struct hl_loaded *m, int32_t prompt[PROMPT]) {
-    for (int i = 0; i < PROMPT; i++) prompt[i] = (int32_t)((7 + 13 * i) % m->model->config.vocab_size);
+    for (int i = 0; i < PROMPT; i++)
+        prompt[i] = (int32_t)((7 + 13 * i) % m->model->config.vocab_size);
 }
 
 /* Logits after `n` tokens, without a cache. */
@@ -49,16 +56,23 @@ static const float *recompute(struct hl_loaded *m, const int32_t *tokens, int64_
     int32_t target[MOST], position[MOST];
     int64_t offsets[2] = {0, n};
     for (int32_t i = 0; i < n; i++) target[i] = -1, position[i] = i;
-    struct hl_batch batch = {.n_tokens = n, .token_N = tokens, .target_N = target, .position_N = position, .n_sequences = 1,
+    struct hl_batch batch = {.n_tokens = n,
+                             .token_N = tokens,
+                             .target_N = target,
+                             .position_N = position,
+                             .n_sequences = 1,
                              .offsets = offsets};
     struct hl_diag diag;
     int last = m->model->layout.n_blocks - 1;
-    struct hl_block_data embedding = {.params = hl_engine_acquire(m->engine, m->model->layout.blocks[0])},
-                         head = {.params = hl_engine_acquire(m->engine, m->model->layout.blocks[last])};
+    struct hl_block_data embedding = {.params =
+                                          hl_engine_acquire(m->engine, m->model->layout.blocks[0])},
+                         head = {.params =
+                                     hl_engine_acquire(m->engine, m->model->layout.blocks[last])};
     const float *logits;
     assert_int_equal(hl_model_begin(m->run, &batch, &diag), HL_OK);
     for (int b = 0; b < last; b++) {
-        struct hl_block_data own = {.params = hl_engine_acquire(m->engine, m->model->layout.blocks[b])};
+        struct hl_block_data own = {.params =
+                                        hl_engine_acquire(m->engine, m->model->layout.blocks[b])};
         assert_int_equal(hl_model_forward(m->run, b, &own, &embedding, NULL, &diag), HL_OK);
     }
     assert_int_equal(hl_model_logits(m->run, n - 1, &head, &embedding, &logits, &diag), HL_OK);
@@ -68,7 +82,8 @@ static const float *recompute(struct hl_loaded *m, const int32_t *tokens, int64_
 /* The token is the most likely one, within the rounding between two orders of summation. */
 static void assert_best(const float *logits, int64_t n, int32_t token) {
     float best = logits[0], scale = 0;
-    for (int64_t i = 0; i < n; i++) best = fmaxf(best, logits[i]), scale = fmaxf(scale, fabsf(logits[i]));
+    for (int64_t i = 0; i < n; i++)
+        best = fmaxf(best, logits[i]), scale = fmaxf(scale, fabsf(logits[i]));
     assert_true(token >= 0 && token < n);
     assert_true(logits[token] >= best - 1e-5f * scale);
 }
@@ -81,9 +96,11 @@ static void check_greedy(struct hl_loaded *m, int64_t window) {
     g.window = window;
     struct hl_generate_options o = {.max_new_tokens = MADE, .top_p = 1, .ignore_eos = true};
     prompt_of(m, prompt);
-    if (hl_generate(&g, prompt, PROMPT, &o, -1, take, &got, &diag) != HL_OK) fail_msg("%s", diag.text);
+    if (hl_generate(&g, prompt, PROMPT, &o, -1, take, &got, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
     assert_int_equal(got.n, MADE);
-    int64_t n = PROMPT < window ? PROMPT : window; /* what the window holds, by the rule of generate.h */
+    int64_t n =
+        PROMPT < window ? PROMPT : window; /* what the window holds, by the rule of generate.h */
     memcpy(at, prompt + PROMPT - n, (size_t)n * sizeof *at);
     for (int64_t i = 0; i < MADE; i++) {
         assert_best(recompute(m, at, n), m->model->config.vocab_size, got.token[i]);
@@ -118,14 +135,16 @@ static void test_seed_and_ends(void **state) {
     char folder[4096];
     struct hl_loaded m;
     struct hl_diag diag = {0};
-    struct taken a = {.n = 0}, b = {.n = 0}, c = {.n = 0}, stopped = {.stop_at = 3}, ended = {.n = 0}, few = {.n = 0};
+    struct taken a = {.n = 0}, b = {.n = 0}, c = {.n = 0}, stopped = {.stop_at = 3},
+                 ended = {.n = 0}, few = {.n = 0};
     int32_t prompt[PROMPT];
     golden_folder(folder, "llama");
     open_model(&m, folder);
     prompt_of(&m, prompt);
     struct hl_generator g = hl_loaded_generator(&m);
     g.window = WINDOW;
-    struct hl_generate_options o = {.max_new_tokens = MADE, .temperature = 3, .top_p = 1, .seed = 1};
+    struct hl_generate_options o = {
+        .max_new_tokens = MADE, .temperature = 3, .top_p = 1, .seed = 1};
     assert_int_equal(hl_generate(&g, prompt, PROMPT, &o, -1, take, &a, &diag), HL_OK);
     assert_int_equal(hl_generate(&g, prompt, PROMPT, &o, -1, take, &b, &diag), HL_OK);
     assert_int_equal(a.n, MADE);
@@ -164,7 +183,7 @@ static void test_allocations(void **state) {
         enum hl_status status = hl_loaded_open(&probe.mem, folder, &shape, NULL, &m, &diag);
         if (status == HL_OK) {
             struct hl_generator g = hl_loaded_generator(&m);
-    g.window = WINDOW;
+            g.window = WINDOW;
             struct hl_generate_options o = {.max_new_tokens = 3, .top_p = 1};
             status = hl_generate(&g, prompt, PROMPT, &o, -1, take, &got, &diag);
             hl_loaded_close(&m);
@@ -174,7 +193,8 @@ static void test_allocations(void **state) {
             assert_true(k > 10 && probe.n_taken < k);
             return;
         }
-        if (status != HL_E_MEMORY) fail_msg("allocation %ld: status %d: %s", k, (int)status, diag.text);
+        if (status != HL_E_MEMORY)
+            fail_msg("allocation %ld: status %d: %s", k, (int)status, diag.text);
         assert_true(*diag.text != 0);
     }
 }
@@ -185,7 +205,8 @@ static int64_t ids_of(const json_t *golden, const char *key, int32_t *out) {
     const json_t *ids = json_object_get(golden, key);
     int64_t n = (int64_t)json_array_size(ids);
     assert_true(n > 0 && n <= MOST);
-    for (int64_t i = 0; i < n; i++) out[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
     return n;
 }
 
@@ -206,21 +227,23 @@ static void test_trained(void **state) {
     struct taken got = {.n = 0};
     int32_t prompt[MOST], want[MOST];
     int64_t n = ids_of(golden, "prompt_ids", prompt), n_want = ids_of(golden, "greedy_ids", want);
-    if (hl_loaded_open(hl_mem_default(), folder, &shape, NULL, &m, &diag) != HL_OK) fail_msg("%s", diag.text);
+    if (hl_loaded_open(hl_mem_default(), folder, &shape, NULL, &m, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
     struct hl_generator g = hl_loaded_generator(&m);
     g.window = m.model->config.max_position_embeddings;
     struct hl_generate_options o = {.max_new_tokens = n_want, .top_p = 1, .ignore_eos = true};
     if (hl_generate(&g, prompt, n, &o, -1, take, &got, &diag) != HL_OK) fail_msg("%s", diag.text);
     assert_int_equal(got.n, n_want);
     for (int64_t i = 0; i < n_want; i++)
-        if (got.token[i] != want[i]) fail_msg("token %lld is %d, not %d", (long long)i, got.token[i], want[i]);
+        if (got.token[i] != want[i])
+            fail_msg("token %lld is %d, not %d", (long long)i, got.token[i], want[i]);
     hl_loaded_close(&m);
     json_decref(golden);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cache_equals_recomputing), cmocka_unit_test(test_seed_and_ends), 
+        cmocka_unit_test(test_cache_equals_recomputing), cmocka_unit_test(test_seed_and_ends),
         cmocka_unit_test(test_allocations), cmocka_unit_test(test_trained)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
