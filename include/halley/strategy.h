@@ -3,7 +3,8 @@
  * in training and in the simulator. Plug-ins: src/strategies/<name>.c + a line in strategies.def.
  *
  * The loop calls the slots on one thread, in the order of the schedule. Slots start work and never block: where something
- * must be waited for, the slot returns HL_PENDING and the loop calls poll until it is there or a deadline passes. */
+ * must be waited for, the slot returns HL_PENDING, the loop calls poll until that answers HL_OK (or a deadline passes) and
+ * then the same slot again, which must not start its work twice. */
 #ifndef HALLEY_STRATEGY_H
 #define HALLEY_STRATEGY_H
 
@@ -81,6 +82,8 @@ struct hl_step_result {
     int bad_block;      /* when not applied: the block of the backward pass in which it began; else -1 */
     int64_t n_supervised; /* over all ranks */
 };
+/* After a micro-batch: another one, another one after a round of exchange, or the step is over. A strategy that answers
+ * decides how many micro-batches a step has, within the rows of the run; the plan is gradient_accumulation_steps. */
 enum hl_micro_answer { HL_MICRO_MORE, HL_MICRO_ROUND, HL_MICRO_STEP };
 
 struct hl_saved_state { const char *name; float *data; int64_t n; }; /* f32 arrays beyond master and optimizer slots */
@@ -99,18 +102,21 @@ struct hl_strategy {
     void (*fini)(void *state);
 
     enum hl_status (*step_begin)(void *state, int64_t step, struct hl_diag *diag);
-    /* Before a block runs: its parameters must be there when this returns HL_OK. */
+    /* Before a block runs: its parameters must be there when this returns HL_OK. backward: for its gradient, or to compute
+     * again what the backward pass will read. */
     enum hl_status (*block_enter)(void *state, int block, bool backward, struct hl_diag *diag);
     enum hl_status (*block_exit)(void *state, int block, bool backward, struct hl_diag *diag);
-    /* The gradient of a block has this micro-batch's last contribution; last_micro: the step's too. */
+    /* The gradient of a block has this micro-batch's last contribution; last_micro: as planned, the step's too. */
     enum hl_status (*grad_ready)(void *state, int block, bool last_micro, struct hl_diag *diag);
     enum hl_status (*micro_end)(void *state, int micro, int64_t n_supervised, enum hl_micro_answer *answer, struct hl_diag *diag);
     enum hl_status (*step_end)(void *state, const struct hl_step *step, struct hl_step_result *out, struct hl_diag *diag);
 
-    bool (*sync_due)(void *state, int64_t step); /* pure */
+    bool (*sync_due)(void *state, int64_t step); /* after a committed step; step: how many there are now; pure */
     enum hl_status (*sync)(void *state, struct hl_diag *diag);
     enum hl_status (*poll)(void *state, struct hl_diag *diag);
+    /* Before evaluation and checkpoints: nothing is in flight afterwards. */
     enum hl_status (*drain)(void *state, struct hl_diag *diag);
+    /* Membership changed. Not called yet: there is one rank. */
     enum hl_status (*peers)(void *state, int rank, int n_ranks, struct hl_diag *diag);
 
     /* Arrays to save beside master and slots; the loader fills the same arrays before the first step. n 0: none. */

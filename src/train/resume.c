@@ -61,12 +61,14 @@ static void write_made_with(const struct hl_trainer *t, struct hl_buf *out) {
 
 enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir, const char *tokenizer_json, const char *run_yaml,
                                struct hl_diag *diag) {
+    enum hl_status status = hl_trainer_drain(t, diag);
+    if (status != HL_OK) return status;
     struct arrays arrays;
     collect(t, &arrays);
     struct hl_buf loop = {.mem = t->mem}, made_with = {.mem = t->mem};
     write_loop(t, &loop);
     write_made_with(t, &made_with);
-    enum hl_status status = hl_fail_memory(diag, 4096, "the checkpoint's records");
+    status = hl_fail_memory(diag, 4096, "the checkpoint's records");
     if (!loop.failed && !made_with.failed) {
         struct hl_checkpoint c = {
             .step = t->step, .model = t->model, .params = hl_trainer_params(t), .arrays = arrays.items, .n_arrays = arrays.n,

@@ -200,7 +200,7 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, double 
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
     double steps = (double)r->n_steps, flops = (double)r->tokens * hl_model_flops_per_token(r->t->model, r->t->setup.block_size);
     note_rate(r, s);
-    struct hl_metric row[16];
+    struct hl_metric row[32];
     int n = 0;
     row[n++] = (struct hl_metric){"loss", s->loss, false};
     row[n++] = (struct hl_metric){"grad_norm", s->grad_norm, false};
@@ -216,6 +216,7 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, double 
     row[n++] = (struct hl_metric){"data_wait_ms", steps > 0 ? 1e3 * r->data_wait / steps : 0, false};
     if (r->peak_flops > 0 && r->seconds > 0)
         row[n++] = (struct hl_metric){"mfu", flops / r->seconds / r->peak_flops, false};
+    if (r->t->strategy->metrics) n += r->t->strategy->metrics(r->t->strategy_state, row + n, (int)(sizeof row / sizeof *row) - n);
     struct hl_diag diag;
     warn(r, hl_metrics_write(r->metrics, s->step, row, n, &diag), &diag);
     r->tokens = r->n_steps = 0;

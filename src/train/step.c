@@ -1,5 +1,6 @@
 /* One step: interpret the schedule's operations, tell the strategy what happens, and count.
  * The loop names no strategy, no model and no tier; what a step is comes from the list. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -9,6 +10,7 @@
 /* What one step gathers while its operations run. */
 struct step {
     struct hl_trainer *t;
+    struct hl_schedule_shape shape; /* n_micro as planned, until micro_end answers otherwise */
     int64_t first_row, n_rows;
     struct hl_batch batch;
     bool head_adds; /* the head's forward found a gradient to add to */
@@ -20,6 +22,42 @@ struct step {
 };
 
 static int last_block(const struct hl_trainer *t) { return t->model->layout.n_blocks - 1; }
+
+/* ---- waiting for the strategy ---- */
+
+static const int64_t WAIT_NS = 600000000000; /* ten minutes without an end: somebody is gone */
+
+/* A slot said "not yet": poll. True when it is time to call the slot again. */
+static bool again(struct hl_trainer *t, enum hl_status *status, struct hl_diag *diag) {
+    if (*status != HL_PENDING) return false;
+    assert(t->strategy->poll);
+    int64_t deadline = hl_clock_ns() + WAIT_NS;
+    while ((*status = t->strategy->poll(t->strategy_state, diag)) == HL_PENDING)
+        if (hl_clock_ns() > deadline)
+            *status = hl_fail(diag, HL_E_TIMEOUT, "strategy '%s' waited ten minutes in step %lld: is a peer gone?", t->strategy->name,
+                              (long long)t->step + 1);
+    return *status == HL_OK;
+}
+
+enum hl_status hl_trainer_drain(struct hl_trainer *t, struct hl_diag *diag) {
+    enum hl_status status = HL_OK;
+    if (!t->strategy->drain) return HL_OK;
+    do status = t->strategy->drain(t->strategy_state, diag);
+    while (again(t, &status, diag));
+    return status;
+}
+
+/* An outer round after a committed step. */
+static enum hl_status outer_round(struct hl_trainer *t, struct hl_diag *diag) {
+    const struct hl_strategy *strategy = t->strategy;
+    enum hl_status status = HL_OK;
+    if (!strategy->sync_due || !strategy->sync_due(t->strategy_state, t->step)) return HL_OK;
+    do status = strategy->sync(t->strategy_state, diag);
+    while (again(t, &status, diag));
+    return status;
+}
+
+/* ---- micro-batches ---- */
 
 static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
@@ -73,8 +111,9 @@ static enum hl_status backward(struct step *s, const struct hl_op *op, bool last
     struct hl_block_data own = hl_trainer_block(t, op->block, true);
     own.add = op->block == last_block(t) ? s->head_adds : hl_engine_grad_adds(t->engine, op->block);
     enum hl_status status = hl_model_backward(t->run, op->block, &own, diag);
-    if (status == HL_OK && op->grad_final && t->strategy->grad_ready)
-        status = t->strategy->grad_ready(t->strategy_state, op->block, last_micro, diag);
+    if (status != HL_OK || !op->grad_final || !t->strategy->grad_ready) return status;
+    do status = t->strategy->grad_ready(t->strategy_state, op->block, last_micro, diag);
+    while (again(t, &status, diag));
     return status;
 }
 
@@ -86,7 +125,9 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
                        (long long)t->step + 1, (long long)s->n_tokens);
     struct hl_step step = {.index = t->step, .n_supervised = s->n_supervised, .learning_rate = s->learning_rate,
                            .max_grad_norm = t->setup.options->max_grad_norm};
-    enum hl_status status = t->strategy->step_end(t->strategy_state, &step, &s->result, diag);
+    enum hl_status status;
+    do status = t->strategy->step_end(t->strategy_state, &step, &s->result, diag);
+    while (again(t, &status, diag));
     if (status != HL_OK || s->result.applied) return status;
     char name[32];
     hl_trainer_block_name(t, s->result.bad_block, name, sizeof name);
@@ -96,37 +137,67 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
                    (long long)t->step + 1, name);
 }
 
-static enum hl_status run_mark(struct step *s, const struct hl_op *op, struct hl_diag *diag) {
+/* A strategy that counts micro-batches by itself ends the step here, or asks for one more while there are rows. */
+static enum hl_status micro_end(struct step *s, int micro, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
-    const struct hl_strategy *strategy = t->strategy;
-    enum hl_micro_answer answer;
+    if (!t->strategy->micro_end) return HL_OK;
+    enum hl_micro_answer answer = HL_MICRO_STEP;
+    enum hl_status status;
+    do status = t->strategy->micro_end(t->strategy_state, micro, s->batch.n_supervised, &answer, diag);
+    while (again(t, &status, diag));
+    bool last = micro == s->shape.n_micro - 1, ends = answer == HL_MICRO_STEP;
+    if (status != HL_OK || last == ends) return status;
+    int64_t left = t->total_rows - s->first_row, rows = (micro + (ends ? 1 : 2)) * t->micro_rows;
+    if (rows > left) rows = left;
+    if (!ends && rows == s->n_rows) return HL_OK; /* the data is at its end, and the step with it */
+    s->n_rows = rows;
+    s->shape.n_micro = micro + (ends ? 1 : 2);
+    return HL_OK;
+}
+
+static enum hl_status step_begin(struct hl_trainer *t, struct hl_diag *diag) {
+    enum hl_status status = HL_OK;
+    if (!t->strategy->step_begin) return HL_OK;
+    do status = t->strategy->step_begin(t->strategy_state, t->step, diag);
+    while (again(t, &status, diag));
+    return status;
+}
+
+static enum hl_status run_mark(struct step *s, const struct hl_op *op, struct hl_diag *diag) {
     switch (op->mark) {
-    case HL_MARK_STEP_BEGIN:
-        return strategy->step_begin ? strategy->step_begin(t->strategy_state, t->step, diag) : HL_OK;
+    case HL_MARK_STEP_BEGIN: return step_begin(s->t, diag);
     case HL_MARK_MICRO_BEGIN: return micro_begin(s, op->micro, diag);
-    case HL_MARK_MICRO_END:
-        if (!strategy->micro_end) return HL_OK;
-        return strategy->micro_end(t->strategy_state, op->micro, s->batch.n_supervised, &answer, diag);
+    case HL_MARK_MICRO_END: return micro_end(s, op->micro, diag);
     case HL_MARK_STEP_END: return step_end(s, diag);
     }
     return HL_OK;
 }
 
+typedef enum hl_status (*block_slot)(void *state, int block, bool backward, struct hl_diag *diag);
+
+static enum hl_status tell(struct hl_trainer *t, block_slot slot, int block, bool back, struct hl_diag *diag) {
+    enum hl_status status = HL_OK;
+    if (!slot) return HL_OK;
+    do status = slot(t->strategy_state, block, back, diag);
+    while (again(t, &status, diag));
+    return status;
+}
+
 static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_micro, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
     if (op->kind == HL_OP_MARK) return run_mark(s, op, diag);
-    bool back = op->kind == HL_OP_BWD;
-    enum hl_status status = HL_OK;
-    if (t->strategy->block_enter) status = t->strategy->block_enter(t->strategy_state, op->block, back, diag);
+    if (op->kind != HL_OP_FWD && op->kind != HL_OP_BWD && op->kind != HL_OP_RECOMPUTE)
+        return hl_fail(diag, HL_E_UNSUPPORTED, "schedule '%s' asks for operation %d, which this loop cannot run", t->schedule->name, op->kind);
+    bool back = op->kind != HL_OP_FWD;
+    enum hl_status status = tell(t, t->strategy->block_enter, op->block, back, diag);
     if (status != HL_OK) return status;
-    if (back) status = backward(s, op, last_micro, diag);
-    else if (op->kind == HL_OP_FWD) status = forward(s, op->block, diag);
-    else if (op->kind == HL_OP_RECOMPUTE) {
+    if (op->kind == HL_OP_FWD) status = forward(s, op->block, diag);
+    else if (op->kind == HL_OP_BWD) status = backward(s, op, last_micro, diag);
+    else {
         struct hl_block_data own = hl_trainer_block(t, op->block, false);
         status = hl_model_recompute(t->run, op->block, &own, diag);
     }
-    if (status == HL_OK && t->strategy->block_exit) status = t->strategy->block_exit(t->strategy_state, op->block, back, diag);
-    return status;
+    return status == HL_OK ? tell(t, t->strategy->block_exit, op->block, back, diag) : status;
 }
 
 enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out, struct hl_diag *diag) {
@@ -135,7 +206,7 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
     struct step s = {.t = t, .first_row = t->rows_taken, .n_rows = t->step_rows};
     if (s.n_rows > t->total_rows - s.first_row) s.n_rows = t->total_rows - s.first_row;
     s.learning_rate = hl_learning_rate(&t->rate, (double)t->step, 1);
-    struct hl_schedule_shape shape = {
+    s.shape = (struct hl_schedule_shape){
         .n_blocks = t->model->layout.n_blocks,
         .n_micro = (int)((s.n_rows + t->micro_rows - 1) / t->micro_rows),
         .tied_head = t->model->config.tie_word_embeddings,
@@ -143,8 +214,8 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
     };
     enum hl_status status = HL_OK;
     struct hl_op op;
-    for (int64_t i = 0; status == HL_OK && t->schedule->op(&shape, i, &op) == HL_OK; i++)
-        status = run_op(&s, &op, op.micro == shape.n_micro - 1, diag);
+    for (int64_t i = 0; status == HL_OK && t->schedule->op(&s.shape, i, &op) == HL_OK; i++)
+        status = run_op(&s, &op, op.micro == s.shape.n_micro - 1, diag);
     if (status != HL_OK) {
         hl_engine_grad_clear(t->engine); /* half a gradient must not leak into a later step */
         return status;
@@ -152,6 +223,9 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
     t->step++;
     t->rows_taken += s.n_rows;
     t->tokens_seen += s.n_supervised;
+    if (t->strategy->micro_end) hl_trainer_progress_changed(t);
+    status = outer_round(t, diag);
+    if (status != HL_OK) return status;
     *out = (struct hl_step_report){
         .step = t->step,
         .loss = s.loss_sum / (double)s.n_supervised,
@@ -182,6 +256,8 @@ enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_bat
 
 enum hl_status hl_trainer_evaluate(struct hl_trainer *t, double *loss_out, int64_t *n_tokens_out, struct hl_diag *diag) {
     if (!t->validation_rows) return HL_END;
+    enum hl_status drained = hl_trainer_drain(t, diag);
+    if (drained != HL_OK) return drained;
     const struct hl_train_options *o = t->setup.options;
     int64_t rows = o->per_device_eval_batch_size ? o->per_device_eval_batch_size : t->micro_rows;
     double sum = 0;

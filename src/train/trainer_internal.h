@@ -36,6 +36,8 @@ struct hl_trainer {
     int64_t tokens_seen;
 };
 
+/* Nothing of the strategy's is in flight afterwards: before evaluation and checkpoints. */
+enum hl_status hl_trainer_drain(struct hl_trainer *trainer, struct hl_diag *diag) HL_MUST_CHECK;
 /* step and rows_taken were set from outside: how many steps that leaves, and the rate's curve over them. */
 void hl_trainer_progress_changed(struct hl_trainer *trainer);
 

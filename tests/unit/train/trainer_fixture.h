@@ -69,6 +69,11 @@ static void open_world(struct world *w, const char *optim) {
                                          .dataset = w->dataset, .block_size = 24, .seed = 5};
 }
 
+static inline void set_word(struct world *w, const char *key, const char *value) {
+    struct hl_diag diag = {0};
+    if (hl_config_set(w->config, key, &value, 1, "test", 0, &diag) != HL_OK) fail_msg("%s", diag.text);
+}
+
 static void close_world(struct world *w) {
     hl_dataset_free(w->dataset);
     hl_tokenizer_free(w->tokenizer);
