@@ -56,7 +56,7 @@ static void write_made_with(const struct hl_trainer *t, struct hl_buf *out) {
     hl_buf_json_string(out, hl_products_describe());
     hl_buf_puts(out, ", \"processor\": ");
     hl_buf_json_string(out, t->processor);
-    hl_buf_printf(out, ", \"threads\": %d}", t->threads);
+    hl_buf_printf(out, ", \"compute\": \"%s\", \"threads\": %d}", t->kernels->dtype == HL_BF16 ? "bf16" : "f32", t->threads);
 }
 
 enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir, const char *tokenizer_json, const char *run_yaml,

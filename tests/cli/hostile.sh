@@ -28,6 +28,9 @@ train 2 'is a pipe or a device' --data pipe --output_dir no
 train 2 'is a pipe or a device' --data /dev/zero --output_dir no
 train 2 'fewer than one row of block_size 100000' --data story.txt --block_size 100000 --output_dir no
 train 2 'larger vocab_size' --data story.txt --vocab_size 100 --output_dir no
+train 2 'is not a regular file' --data story.txt --tokenizer pipe --output_dir no
+expect 2 'is not a regular file' "$halley" data --inspect pipe
+expect 2 'is not a regular file' "$halley" data --inspect /dev/zero
 [ -e no ] && fail "a refused run left its folder"
 
 # data that is odd, and is learnt from all the same
@@ -78,6 +81,14 @@ train 2 'is not a number' --data story.txt --output_dir no --learning_rate nan
 train 2 'not a multiple of num_attention_heads' --data story.txt --output_dir no --hidden_size 33
 train 1 'Not a directory' --data story.txt --output_dir story.txt/run
 train 2 'is a file' --data story.txt --output_dir story.txt
+
+# what the bits depend on has changed since: said, and training goes on
+train 0 'step 3/3' --data story.txt --output_dir changing
+expect 0 "isa was" env HALLEY_ISA=ref "$halley" train $small --max_steps 4 --data story.txt --output_dir changing --resume
+expect 0 "isa was 'ref' and is" "$halley" train $small --max_steps 5 --data story.txt --output_dir changing --resume
+expect 0 "threads was 1 and is 2 now" "$halley" train $small --threads 2 --max_steps 6 --data story.txt --output_dir changing --resume
+expect 0 "compute was 'f32' and is 'bf16' now" "$halley" train $small --bf16 --max_steps 7 --data story.txt --output_dir changing --resume
+expect 2 'there is no instruction set "pdp11"' env HALLEY_ISA=pdp11 "$halley" train $small --data story.txt --output_dir no
 
 # an older run is removed only when the new one can begin
 train 0 'step 3/3' --data story.txt --output_dir old
