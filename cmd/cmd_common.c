@@ -91,9 +91,11 @@ void run_print_markdown(struct hl_buf *out) {
 
 enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options, struct hl_tokenizer **out,
                              struct hl_diag *diag) {
-    const char *name = options->words.tokenizer, *folder = hl_model_folder(&options->model);
-    char beside[HL_PATH_CAPACITY];
-    if (!*name && folder && hl_path_join(beside, folder, "tokenizer.json") && hl_fs_os()->size(hl_fs_os(), beside) >= 0) name = beside;
+    const char *name = options->words.tokenizer;
+    char folder[HL_PATH_CAPACITY], beside[HL_PATH_CAPACITY];
+    enum hl_status found = *name ? HL_END : hl_model_folder(mem, &options->model, folder, sizeof folder, diag);
+    if (found < 0) return found;
+    if (found == HL_OK && hl_path_join(beside, folder, "tokenizer.json") && hl_fs_os()->size(hl_fs_os(), beside) >= 0) name = beside;
     return hl_tokenizer_open(mem, *name ? name : "byte", out, diag);
 }
 

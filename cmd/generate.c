@@ -113,6 +113,7 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, const struct w
         status = hl_generate(&g, prompt.ids, (int64_t)prompt.n, &options, hl_tokenizer_eos(model.tokenizer), emit, &stream, diag);
         if (stream.waiting.n) put(&stream, stream.waiting.data, stream.waiting.n);
         puts("");
+        fflush(stdout);
     }
     double seconds = (double)(hl_clock_ns() - before) * 1e-9;
     if (w->stats) {

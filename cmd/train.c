@@ -28,17 +28,15 @@ struct job {
     struct hl_dataset *dataset;
     struct hl_model_config model;
     struct hl_buf yaml, tokenizer_json;
-    const char *weights_dir;
+    char weights_dir[HL_PATH_CAPACITY]; /* empty: initialise */
     double started_seconds;
 };
 
-static enum hl_status open_data(struct job *job, struct hl_log *log, struct hl_diag *diag) {
+static enum hl_status open_tokenizer(struct job *job, struct hl_diag *diag) {
     enum hl_status status = run_tokenizer(job->mem, &job->options, &job->tokenizer, diag);
     if (status != HL_OK) return status;
     job->tokenizer_json.mem = job->mem;
-    status = hl_tokenizer_to_json(job->tokenizer, &job->tokenizer_json, diag);
-    if (status != HL_OK) return status;
-    return hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, log, &job->dataset, diag);
+    return hl_tokenizer_to_json(job->tokenizer, &job->tokenizer_json, diag);
 }
 
 static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
@@ -46,8 +44,8 @@ static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
     enum hl_status status = hl_model_resolve(job->mem, &job->options.model, hl_tokenizer_vocab_size(k),
                                              job->options.data.block_size, &job->model, diag);
     if (status != HL_OK) return status;
-    job->weights_dir = hl_model_folder(&job->options.model);
-    if (job->weights_dir) return HL_OK;
+    status = hl_model_folder(job->mem, &job->options.model, job->weights_dir, sizeof job->weights_dir, diag);
+    if (status != HL_END) return status;
     job->model.bos_token_id = hl_tokenizer_bos(k);
     job->model.eos_token_id = hl_tokenizer_eos(k);
     return HL_OK;
@@ -56,19 +54,23 @@ static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
 static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end, struct hl_diag *diag) {
     const struct hl_train_options *o = &job->options.train;
     bool used = o->resume || *o->resume_from_checkpoint || o->overwrite_output_dir;
-    enum hl_status status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag); /* reading data may take long */
-    if (status == HL_OK) status = open_data(job, log, diag);
+    struct hl_trainer_setup setup = {.options = &job->options.train, .optimizer_options = &job->options.optimizer, .model = &job->model,
+                                     .block_size = job->options.data.block_size, .seed = job->options.data.seed, .log = log};
+    enum hl_status status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag);
+    if (status == HL_OK) status = open_tokenizer(job, diag);
     if (status == HL_OK) status = resolve_model(job, diag);
+    if (status == HL_OK) status = hl_trainer_check(job->mem, &setup, diag); /* reading data may take long: mistakes first */
+    if (status == HL_OK) status = hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, log, &job->dataset, diag);
     if (status != HL_OK) return status;
+    setup.dataset = job->dataset;
     hl_signal_watch(); /* until here nothing is worth saving: a signal ends the program at once */
     hl_signal_ignore_pipe(); /* a reader of our progress may go; training goes on */
     struct hl_train_run run = {
-        .trainer = {.options = &job->options.train, .optimizer_options = &job->options.optimizer, .model = &job->model,
-                    .dataset = job->dataset, .block_size = job->options.data.block_size, .seed = job->options.data.seed, .log = log},
+        .trainer = setup,
         .tokenizer = job->tokenizer,
         .tokenizer_json = job->tokenizer_json.data,
         .run_yaml = job->yaml.data,
-        .weights_dir = job->weights_dir,
+        .weights_dir = *job->weights_dir ? job->weights_dir : NULL,
         .progress_fd = 2,
         .signalled = hl_signal_pending,
         .started_seconds = job->started_seconds,

@@ -121,7 +121,7 @@ struct hl_strategy {
 
     /* Arrays to save beside master and slots; the loader fills the same arrays before the first step. n 0: none. */
     int (*saved)(void *state, struct hl_saved_state *out, int capacity);
-    /* Which parameters evaluation and export look at: NULL slot = the master. */
+    /* Which parameters evaluation and export look at: NULL slot = the master. Not asked yet. */
     const float *(*view)(void *state);
     int (*metrics)(void *state, struct hl_metric *out, int capacity);
 };

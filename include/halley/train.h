@@ -65,9 +65,11 @@ extern const size_t hl_train_n_rows;
 enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_options *options, int64_t vocab_size,
                                 int64_t block_size, struct hl_model_config *out, struct hl_diag *diag) HL_MUST_CHECK;
 
-/* The folder that --model names, whose weights a run starts from; NULL: a family or a preset. A name with a '/' is always a
- * folder; otherwise families and presets come first, so that a folder called like one does not stand in its way. */
-const char *hl_model_folder(const struct hl_model_options *options);
+/* The folder that --model names, whose weights a run starts from: itself, or the newest checkpoint in a run's output_dir.
+ * HL_END: a family or a preset. A name with a '/' is always a folder; otherwise families and presets come first, so that a
+ * folder called like one does not stand in its way. errors HL_E_USER: there is no model in the folder. */
+enum hl_status hl_model_folder(struct hl_mem *mem, const struct hl_model_options *options, char *out, size_t capacity,
+                               struct hl_diag *diag) HL_MUST_CHECK;
 
 struct hl_trainer_setup {
     const struct hl_train_options *options;               /* all borrowed for the trainer's life */
@@ -88,6 +90,9 @@ struct hl_step_report {
     double seconds, data_wait_seconds;
     double epoch;             /* of the data, after the step */
 };
+
+/* Refuse what can be refused before data is read (setup->dataset may be NULL): names of plug-ins, their options, layers. */
+enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_diag *diag) HL_MUST_CHECK;
 
 struct hl_trainer;
 enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_trainer **out,

@@ -5,6 +5,7 @@
 
 #include "halley/train.h"
 #include "os/fs.h"
+#include "serve/loaded.h"
 #include "train/folder.h"
 
 enum source { FAMILY, PRESET, FOLDER };
@@ -16,13 +17,17 @@ static enum source source_of(const char *name) {
     return strchr(name, '/') || hl_is_folder(hl_fs_os(), name) ? FOLDER : PRESET;
 }
 
-const char *hl_model_folder(const struct hl_model_options *options) {
-    return source_of(options->model) == FOLDER ? options->model : NULL;
+enum hl_status hl_model_folder(struct hl_mem *mem, const struct hl_model_options *options, char *out, size_t capacity,
+                               struct hl_diag *diag) {
+    if (source_of(options->model) != FOLDER) return HL_END;
+    return hl_loaded_find(mem, options->model, out, capacity, NULL, diag);
 }
 
-static enum hl_status from_folder(struct hl_mem *mem, const char *folder, struct hl_model_config *out, struct hl_diag *diag) {
+static enum hl_status from_folder(struct hl_mem *mem, const char *name, struct hl_model_config *out, struct hl_diag *diag) {
     struct hl_checkpoint_reader *reader;
-    enum hl_status status = hl_checkpoint_open(mem, hl_fs_os(), folder, &reader, NULL, diag);
+    char folder[HL_PATH_CAPACITY];
+    enum hl_status status = hl_loaded_find(mem, name, folder, sizeof folder, NULL, diag);
+    if (status == HL_OK) status = hl_checkpoint_open(mem, hl_fs_os(), folder, &reader, NULL, diag);
     if (status != HL_OK) return status;
     *out = *hl_checkpoint_config(reader);
     hl_checkpoint_close(reader);
@@ -57,6 +62,24 @@ static void set_sizes(const struct hl_model_options *o, struct hl_model_config *
     if (o->intermediate_size) c->intermediate_size = o->intermediate_size;
 }
 
+/* Weights have the sizes they have: saying them again is fine, other ones are a mistake. */
+static enum hl_status same_sizes(const struct hl_model_options *o, const struct hl_model_config *c, struct hl_diag *diag) {
+    const struct { const char *name; int64_t given, has; } sizes[] = {
+        {"num_hidden_layers", o->num_hidden_layers, c->num_hidden_layers},
+        {"hidden_size", o->hidden_size, c->hidden_size},
+        {"num_attention_heads", o->num_attention_heads, c->num_attention_heads},
+        {"num_key_value_heads", o->num_key_value_heads, c->num_key_value_heads},
+        {"head_dim", o->head_dim, c->head_dim},
+        {"intermediate_size", o->intermediate_size, c->intermediate_size},
+        {"vocab_size", o->vocab_size, c->vocab_size},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].given && sizes[i].given != sizes[i].has)
+            return hl_fail(diag, HL_E_USER, "%s: the weights in %s are for %lld, not %lld; leave %s out", sizes[i].name, o->model,
+                           (long long)sizes[i].has, (long long)sizes[i].given, sizes[i].name);
+    return HL_OK;
+}
+
 static void set_flag(int given, bool *flag) {
     if (given != HL_AUTO) *flag = given == HL_TRUE;
 }
@@ -70,7 +93,9 @@ enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_option
     enum source source = source_of(o->model);
     enum hl_status status = from_name(mem, o->model, source, &c, diag);
     if (status != HL_OK) return status;
-    set_sizes(o, &c);
+    if (source == FOLDER) status = same_sizes(o, &c, diag);
+    else set_sizes(o, &c);
+    if (status != HL_OK) return status;
     if (source == FAMILY) c.max_position_embeddings = block_size;
     if (o->max_position_embeddings) c.max_position_embeddings = o->max_position_embeddings;
     if (block_size > c.max_position_embeddings)
@@ -84,9 +109,6 @@ enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_option
     set_flag(o->tie_word_embeddings, &c.tie_word_embeddings);
     set_flag(o->qkv_bias, &c.qkv_bias);
     set_flag(o->qk_norm, &c.qk_norm);
-    if (source == FOLDER && o->vocab_size && o->vocab_size != c.vocab_size)
-        return hl_fail(diag, HL_E_USER, "vocab_size: the weights in %s are for %lld tokens, not %lld; leave vocab_size out", o->model,
-                       (long long)c.vocab_size, (long long)o->vocab_size);
     if (source != FOLDER) c.vocab_size = o->vocab_size ? o->vocab_size : vocab_size;
     *out = c;
     return HL_OK;

@@ -286,6 +286,8 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
         enum hl_status status = hl_trainer_step(r->t, &report, diag);
         if (status == HL_END) break;
         if (status == HL_OK) status = after_step(r, &report, diag);
+        /* the weights of the step before are whole; with no checkpoint yet they would be lost */
+        if (status == HL_E_NUMERIC && r->saved_step < 0 && r->t->step > 0) try_save(r);
         if (status != HL_OK) return status;
     }
     return save(r, diag);

@@ -148,6 +148,19 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
     return t->strategy->init(&env, &t->strategy_state, diag);
 }
 
+enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_diag *diag) {
+    struct hl_trainer t = {.mem = mem, .setup = *setup};
+    enum hl_status status = find_plugins(&t, diag);
+    if (status == HL_OK) status = hl_model_new(mem, setup->model, &t.model, diag);
+    if (status != HL_OK) return status;
+    bool *recompute = hl_alloc(mem, (size_t)t.model->layout.n_blocks, sizeof *recompute);
+    status = recompute ? hl_recompute_blocks(setup->options, t.model, recompute, diag)
+                       : hl_fail_memory(diag, (unsigned)t.model->layout.n_blocks, "block records");
+    hl_free(mem, recompute);
+    hl_model_free(t.model);
+    return status;
+}
+
 enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_trainer **out,
                               struct hl_diag *diag) {
     struct hl_trainer *t = hl_alloc(mem, 1, sizeof *t);

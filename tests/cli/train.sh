@@ -41,6 +41,21 @@ a=$("$halley" generate run --prompt 'the cat' --max_new_tokens 40 --seed 3); b=$
 [ "$a" = "$b" ] && [[ $a == "the cat"* ]] || fail "generate: '$a' and '$b'"
 expect 0 '' "$halley" generate run --prompt 'the' --max_new_tokens 100 --greedy
 
+# a new run from a run's newest checkpoint, and from a folder whose sizes are said again, right and wrong
+expect 0 'step 1/1' "$halley" train --data story.txt --model run --block_size 32 --max_steps 1 --output_dir tuned
+cmp -s run/checkpoint-20/tokenizer.json tuned/checkpoint-1/tokenizer.json || fail "the tokenizer did not come along"
+expect 0 'step 1/1' "$halley" train --data story.txt --model run/checkpoint-20 $small --max_steps 1 --output_dir tuned2
+expect 2 'leave hidden_size out' "$halley" train --data story.txt --model run --hidden_size 64 --output_dir tuned3
+mkdir llama-tiny # a folder called like a preset
+expect 0 'step 1/1' "$halley" train --data story.txt --model llama-tiny $small --max_steps 1 --output_dir preset
+
+# mistakes are told before data is read
+expect 2 'adamw' "$halley" train --data nowhere.txt $small --optim adam --output_dir none
+expect 2 'no list of layers' "$halley" train --data nowhere.txt $small --gradient_checkpointing_layers 7 --output_dir none
+# numbers that are none, with nothing saved yet: the weights before are kept
+expect 3 'not a finite number' "$halley" train --data story.txt $small --optim sgd --learning_rate 1e6 --max_grad_norm 0 --max_steps 50 --output_dir lost
+ls lost/checkpoint-*/model.safetensors >/dev/null 2>&1 || fail "nothing was saved before numbers were lost"
+
 # configuration: file, flags that win, print, mistakes
 cat > run.yaml <<Y
 data: story.txt

@@ -123,9 +123,13 @@ static void test_folders(void **state) {
     (void)snprintf(words, sizeof words, "--model %s", path);
     struct hl_model_config c = resolved(words, 4);
     assert_true(c.vocab_size != 300 && c.vocab_size > 0); /* the weights', not the tokenizer's */
+    char found[300];
     open_words(&w, words);
-    assert_string_equal(hl_model_folder(&w.model), path);
+    assert_int_equal(hl_model_folder(hl_mem_default(), &w.model, found, sizeof found, &w.diag), HL_OK);
+    assert_string_equal(found, path);
     hl_config_free(w.config);
+    (void)snprintf(words, sizeof words, "--model %s --hidden_size %lld --n_layer 99", path, (long long)c.hidden_size);
+    refused(words, 4, HL_E_USER, "leave num_hidden_layers out");
     (void)snprintf(words, sizeof words, "--model %s --vocab_size %lld", path, (long long)c.vocab_size);
     (void)resolved(words, 4);
     (void)snprintf(words, sizeof words, "--model %s --vocab_size %lld", path, (long long)c.vocab_size + 1);
@@ -146,8 +150,9 @@ static void test_folder_with_a_models_name(void **state) {
         char words[64];
         (void)snprintf(words, sizeof words, "--model %s", names[i]);
         open_words(&w, words);
-        const char *found = hl_model_folder(&w.model);
-        assert_true((found != NULL) == (i == 2 || i == 3));
+        char found[100];
+        enum hl_status status = hl_model_folder(hl_mem_default(), &w.model, found, sizeof found, &w.diag);
+        assert_int_equal(status, i == 2 || i == 3 ? HL_E_USER : HL_END); /* the folders are empty */
         hl_config_free(w.config);
     }
     assert_int_equal(resolved("--model gpt2", 8).num_hidden_layers, 12);
