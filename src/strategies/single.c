@@ -13,7 +13,7 @@ struct single {
 
 static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {
     if (env->n_ranks == 1) return HL_OK;
-    return hl_fail(diag, HL_E_USER, "strategy: 'single' is for one rank, but there are %d; choose another one: 'halley help strategies'",
+    return hl_fail(diag, HL_E_USER, "strategy: 'single' is for one rank, but there are %d; choose another --strategy ('halley help strategies')",
                    env->n_ranks);
 }
 
