@@ -53,7 +53,7 @@ static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
 
 static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end, struct hl_diag *diag) {
     const struct hl_train_options *o = &job->options.train;
-    bool used = o->resume || *o->resume_from_checkpoint || o->overwrite_output_dir;
+    bool used = o->resume || hl_is_inside(o->resume_from_checkpoint, o->output_dir) || o->overwrite_output_dir;
     struct hl_trainer_setup setup = {.options = &job->options.train, .optimizer_options = &job->options.optimizer, .model = &job->model,
                                      .block_size = job->options.data.block_size, .seed = job->options.data.seed, .log = log};
     enum hl_status status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag);

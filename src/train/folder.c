@@ -7,6 +7,12 @@
 
 bool hl_is_folder(struct hl_fs *fs, const char *path) { return fs->size(fs, path) < 0 && errno == EISDIR; }
 
+bool hl_is_inside(const char *path, const char *folder) {
+    size_t n = strlen(folder);
+    while (n && folder[n - 1] == '/') n--;
+    return n && !strncmp(path, folder, n) && path[n] == '/';
+}
+
 /* ---- whose files ---- */
 
 static bool starts(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }

@@ -7,6 +7,8 @@
 #include "os/fs.h"
 
 bool hl_is_folder(struct hl_fs *fs, const char *path);
+/* Is the path below the folder, as they are spelled? */
+bool hl_is_inside(const char *path, const char *folder);
 /* May a run use the folder? One that holds a run only when may_be_used. Changes nothing. errors HL_E_USER */
 enum hl_status hl_run_folder_check(struct hl_fs *fs, const char *path, bool may_be_used, struct hl_diag *diag) HL_MUST_CHECK;
 /* Make the folder and its parents if need be. A folder that holds a run is refused unless going_on; with overwrite the

@@ -304,7 +304,7 @@ static void say_lost(struct run *r) {
 static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     char resume[HL_PATH_CAPACITY];
     enum hl_status status = find_resume(r, resume, sizeof resume, diag);
-    bool going_on = status == HL_OK && (*resume || r->o->resume);
+    bool going_on = status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir));
     struct hl_memory memory;
     hl_memory_read(&memory);
     if (status == HL_OK) status = hl_run_folder_check(hl_fs_os(), r->o->output_dir, going_on || r->o->overwrite_output_dir, diag);
@@ -315,7 +315,7 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     if (status == HL_OK) status = hl_run_folder_prepare(hl_fs_os(), r->o->output_dir, going_on, r->o->overwrite_output_dir, diag);
     if (status != HL_OK) return status;
     if (*resume) {
-        r->saved_step = r->t->step;
+        if (hl_is_inside(resume, r->o->output_dir)) r->saved_step = r->t->step;
         char text[HL_PATH_CAPACITY + 64];
         (void)snprintf(text, sizeof text, "going on from %s, step %lld", resume, (long long)r->t->step);
         say(r, text);

@@ -49,6 +49,13 @@ expect 2 'leave hidden_size out' "$halley" train --data story.txt --model run --
 mkdir llama-tiny # a folder called like a preset
 expect 0 'step 1/1' "$halley" train --data story.txt --model llama-tiny $small --max_steps 1 --output_dir preset
 
+# a checkpoint of another folder starts a new folder; it does not cut the metrics of a third run
+expect 0 'going on from run/checkpoint-20, step 20' "$halley" train --data story.txt $small --max_steps 20 --output_dir moved --resume_from_checkpoint run/checkpoint-20
+[ -s moved/checkpoint-20/model.safetensors ] || fail "a run that was moved has no checkpoint of its own"
+rows=$(wc -l < tuned/metrics.jsonl)
+expect 2 'holds a run already' "$halley" train --data story.txt $small --max_steps 21 --output_dir tuned --resume_from_checkpoint run/checkpoint-20
+[ "$(wc -l < tuned/metrics.jsonl)" = "$rows" ] || fail "a refused run changed another one's metrics"
+
 # mistakes are told before data is read
 expect 2 'adamw' "$halley" train --data nowhere.txt $small --optim adam --output_dir none
 expect 2 'no list of layers' "$halley" train --data nowhere.txt $small --gradient_checkpointing_layers 7 --output_dir none

@@ -120,6 +120,12 @@ static void test_overwrite_stops_at_strange_folders(void **state) {
     assert_true(there("run/checkpoint-1/strange/a"));
 }
 
+static void test_inside(void **state) {
+    (void)state;
+    assert_true(hl_is_inside("run/checkpoint-1", "run") && hl_is_inside("run/checkpoint-1", "run/") && hl_is_inside("/a/b/c", "/a"));
+    assert_false(hl_is_inside("run2/checkpoint-1", "run") || hl_is_inside("", "run") || hl_is_inside("run", "run") || hl_is_inside("/a", ""));
+}
+
 static void test_write(void **state) {
     (void)state;
     struct hl_diag diag;
@@ -136,6 +142,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refusals, begin, end),
         cmocka_unit_test_setup_teardown(test_overwrite_takes_only_its_own, begin, end),
         cmocka_unit_test_setup_teardown(test_overwrite_stops_at_strange_folders, begin, end),
+        cmocka_unit_test(test_inside),
         cmocka_unit_test_setup_teardown(test_write, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
