@@ -39,7 +39,10 @@ static void denormals_off_here(void) {
 #endif
 }
 
+/* libgomp's threads keep their own mode; libomp gives the team the mode of the thread that forks it, and
+ * takes back at the join what was set inside. */
 void hl_denormals_off(void) {
+    denormals_off_here();
 #pragma omp parallel
     denormals_off_here();
 }
