@@ -45,57 +45,75 @@ static struct layer_slot carve_slot(const struct hl_model_run *run, struct carve
     };
 }
 
+/* A layer that keeps nothing: recomputed, or not trained. */
+static bool keeps_nothing(const struct hl_model_run *run, const struct hl_model_run_shape *shape, int64_t layer) {
+    return !run->train || (shape->recompute && shape->recompute[layer + 1]);
+}
+
 static void carve_activations(struct hl_model_run *run, struct carve *c,
                               const struct hl_model_run_shape *shape) {
     int64_t L = run->L, stream = run->max_tokens * run->C;
     run->input_NC = carve(c, L + 1, sizeof *run->input_NC);
     run->slots = carve(c, L, sizeof *run->slots);
     run->recompute = carve(c, L + 2, sizeof *run->recompute);
-    bool shared_made = false;
-    struct layer_slot shared = {0};
     for (int64_t l = 0; l <= L; l++) {
         /* without training two buffers of the residual stream take turns */
         float *input = run->train || l < 2 ? carve(c, stream, 4) : NULL;
         if (c->base) run->input_NC[l] = input ? input : run->input_NC[l - 2];
         if (l == L) break;
-        bool again = run->train && shape->recompute && shape->recompute[l + 1];
-        bool own = run->train && !again;
-        if (!own && !shared_made) shared = carve_slot(run, c), shared_made = true;
-        struct layer_slot slot = own ? carve_slot(run, c) : shared;
-        if (c->base) run->slots[l] = slot, run->recompute[l + 1] = again;
+        bool nothing = keeps_nothing(run, shape, l);
+        struct layer_slot slot = nothing ? run->shared : carve_slot(run, c);
+        if (c->base) run->slots[l] = slot, run->recompute[l + 1] = nothing && run->train;
     }
 }
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static void carve_buffers(struct hl_model_run *run, struct carve *c,
-                          const struct hl_model_run_shape *shape) {
+/* What layers need while they run; the slot of those that keep nothing is dead when the head runs. */
+static void carve_layer_buffers(struct hl_model_run *run, struct carve *c, const struct hl_model_run_shape *shape) {
     int64_t N = run->max_tokens, wide = most(most(run->E, run->U), most(run->F, run->C));
-    run->dx_NC = run->train ? carve(c, N * run->C, 4) : NULL;
-    run->norm_NC = carve(c, N * run->C, run->t);
-    run->small_NC = carve(c, N * most(run->C, run->H * run->D), run->t);
+    bool shared = false;
+    for (int64_t l = 0; l < run->L && !shared; l++) shared = keeps_nothing(run, shape, l);
+    if (shared) run->shared = carve_slot(run, c);
     run->wide_a = carve(c, N * wide, run->t);
     run->wide_b = run->train ? carve(c, N * wide, run->t) : NULL;
+    run->row_scratch = run->train ? carve(c, hl_norm_scratch(N, wide), 4) : NULL;
+    run->decode_scratch = carve(c, (shape->max_positions + 1) * run->H, 4);
+    int64_t longest[2] = {0, N < shape->max_positions ? N : shape->max_positions};
+    struct hl_attention one = {1, longest, run->H, run->K, run->D, 1.0f};
+    run->attention_scratch_bytes = run->k->attention_scratch(&one);
+    run->attention_scratch = carve(c, (int64_t)run->attention_scratch_bytes, 1);
+}
 
-    int64_t rows = most(CHUNK_BYTES / (4 * run->V), 1), half = (N + 1) / 2;
+/* What the head needs in its forward. */
+static void carve_head_buffers(struct hl_model_run *run, struct carve *c) {
+    int64_t rows = most(CHUNK_BYTES / (4 * run->V), 1), half = (run->max_tokens + 1) / 2;
     if (rows > half) rows = half; /* never the whole batch at once, unless it is one row */
     if (rows > HL_ROW_CHUNK) rows = rows / HL_ROW_CHUNK * HL_ROW_CHUNK;
     run->chunk_rows = rows;
     run->logits_RV = carve(c, rows * run->V, 4);
     run->loss_R = carve(c, rows, 4);
+}
+
+static void carve_buffers(struct hl_model_run *run, struct carve *c,
+                          const struct hl_model_run_shape *shape) {
+    int64_t N = run->max_tokens;
+    run->dx_NC = run->train ? carve(c, N * run->C, 4) : NULL;
+    run->norm_NC = carve(c, N * run->C, run->t);
+    run->small_NC = carve(c, N * most(run->C, run->H * run->D), run->t);
     run->head_mean_N = carve(c, N, 4);
     run->head_rstd_N = carve(c, N, 4);
-    run->row_scratch = run->train ? carve(c, hl_norm_scratch(N, wide), 4) : NULL;
-
     bool rope = run->model->config.family == HL_FAMILY_LLAMA;
     run->rope_cos = rope ? carve(c, shape->max_positions * (run->D / 2), 4) : NULL;
     run->rope_sin = rope ? carve(c, shape->max_positions * (run->D / 2), 4) : NULL;
-    run->decode_scratch = carve(c, (shape->max_positions + 1) * run->H, 4);
 
-    int64_t longest[2] = {0, N < shape->max_positions ? N : shape->max_positions};
-    struct hl_attention one = {1, longest, run->H, run->K, run->D, 1.0f};
-    run->attention_scratch_bytes = run->k->attention_scratch(&one);
-    run->attention_scratch = carve(c, (int64_t)run->attention_scratch_bytes, 1);
+    /* layers and the head never run at once: their buffers share one place */
+    size_t begin = c->used;
+    carve_layer_buffers(run, c, shape);
+    size_t layers_end = c->used;
+    c->used = begin;
+    carve_head_buffers(run, c);
+    if (c->used < layers_end) c->used = layers_end;
 }
 
 /* ---- where tensors lie ---- */
@@ -185,8 +203,8 @@ enum hl_status hl_model_run_measure(const struct hl_model *model, const struct h
     int64_t widest = most(most(run.E, run.U), most(most(run.F, run.C), run.H * run.D));
     if (shape->max_tokens > MOST_ELEMENTS / widest || shape->max_positions > MOST_ELEMENTS / widest) return HL_E_MEMORY;
     struct carve activations = {0}, buffers = {0};
-    carve_activations(&run, &activations, shape);
     carve_buffers(&run, &buffers, shape);
+    carve_activations(&run, &activations, shape);
     if (activations.overflow || buffers.overflow) return HL_E_MEMORY;
     *out = (struct hl_model_run_bytes){activations.used, buffers.used};
     return HL_OK;
@@ -211,8 +229,8 @@ enum hl_status hl_model_run_new(struct hl_mem *mem, const struct hl_model *model
                               "activations; a smaller batch, a shorter block_size or recompute needs less");
     }
     struct carve c = {run->memory, 0, false};
-    carve_activations(run, &c, shape);
     carve_buffers(run, &c, shape);
+    carve_activations(run, &c, shape);
     find_offsets(run);
     if (run->rope_cos) fill_rope(run, shape->max_positions);
     *out = run;

@@ -43,7 +43,8 @@ struct hl_model_run {
     char *memory;             /* everything below lies in it */
     bool *recompute;          /* [L + 2] */
     float **input_NC;         /* [L + 1]: residual stream entering each layer, and the head */
-    struct layer_slot *slots; /* [L]; recomputed layers share one */
+    struct layer_slot *slots; /* [L]; layers that keep nothing share one */
+    struct layer_slot shared;
     float *rope_cos, *rope_sin; /* [max_positions, D/2] */
     float *dx_NC;             /* gradient of the residual stream */
     void *norm_NC, *small_NC; /* T, [N, max(C, H D)] the latter */

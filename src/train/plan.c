@@ -1,11 +1,12 @@
 /* Sizes of a trainer before it exists. See plan.h. */
 #include "train/plan.h"
 
+#include <string.h>
+
 #include "halley/text_number.h"
 #include "kernels/threads.h"
 #include "optimizers/optimizers.h"
 #include "os/cpu.h"
-#include "train/peak.h"
 
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options, const struct hl_optimizer *optimizer) {
     return (struct hl_engine_shape){.train = true, .bf16_copy = options->bf16, .n_slots = optimizer->n_slots};
@@ -19,14 +20,36 @@ struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup
                                        .train = true, .recompute = recompute};
 }
 
-/* A product of each kind touches what the library keeps for itself: code, packing buffers, the team's stacks. */
-static enum hl_status warm_up(struct hl_mem *mem, enum hl_dtype dtype, struct hl_diag *diag) {
+/* What the product library takes for itself, beside what is resident already, while it works on products like this
+ * model's. Its code and the team's stacks are touched on the way. */
+static enum hl_status library_bytes(struct hl_mem *mem, const struct hl_trainer_setup *setup, uint64_t *out, struct hl_diag *diag) {
+    enum { MOST_ROWS = 1024, MOST_WIDTH = 4096 };
+    enum hl_dtype dtype = setup->options->bf16 ? HL_BF16 : HL_F32;
+    int64_t N = setup->options->per_device_train_batch_size * setup->block_size, C = setup->model->hidden_size;
+    int64_t O = setup->model->vocab_size < MOST_WIDTH ? setup->model->vocab_size : MOST_WIDTH;
+    if (N > MOST_ROWS) N = MOST_ROWS;
+    size_t t = hl_dtype_bytes(dtype), x = (size_t)(N * C) * t, W = (size_t)(O * C) * t, y = (size_t)(N * O) * sizeof(float);
+    size_t bytes = x + W + y + (size_t)(O * C) * sizeof(float);
     struct hl_products *products;
     enum hl_status status = hl_products_new(mem, &products, diag);
     if (status != HL_OK) return status;
-    (void)hl_peak_flops(mem, products, dtype);
+    char *data = hl_alloc(mem, bytes, 1);
+    if (!data) status = hl_fail_memory(diag, bytes, "trying a product");
+    else {
+        memset(data, 0, bytes); /* resident before the measurement begins */
+        uint64_t before = hl_memory_resident_bytes(), peak = hl_memory_peak_resident_bytes();
+        struct hl_product forward = {.M = N, .N = O, .K = C, .tb = true, .in = dtype, .out = HL_F32, .A = data, .B = data + x,
+                                     .C = data + x + W, .lda = C, .ldb = C, .ldc = O};
+        struct hl_product gradient = {.M = O, .N = C, .K = N, .ta = true, .in = dtype, .out = HL_F32, .A = data + x + W, .B = data,
+                                      .C = data + x + W + y, .lda = O, .ldb = C, .ldc = C};
+        status = hl_product_run(products, &forward, diag);
+        if (status == HL_OK) status = hl_product_run(products, &gradient, diag);
+        if (before < peak) before = peak;
+        *out = hl_memory_peak_resident_bytes() - before;
+    }
+    hl_free(mem, data);
     hl_products_free(products);
-    return HL_OK;
+    return status;
 }
 
 static enum hl_status measure(const struct hl_trainer_setup *setup, const struct hl_model *model,
@@ -69,8 +92,12 @@ enum hl_status hl_memory_plan(struct hl_mem *mem, const struct hl_trainer_setup 
     char why[160];
     hl_cpu_read(&cpu);
     hl_threads_set(hl_cpu_threads(&cpu, setup->options->threads, why, sizeof why));
-    enum hl_status status = warm_up(mem, setup->options->bf16 ? HL_BF16 : HL_F32, diag);
-    return status == HL_OK ? plan(mem, setup, out, diag) : status;
+    uint64_t library = 0;
+    enum hl_status status = plan(mem, setup, out, diag);
+    if (status == HL_OK) status = library_bytes(mem, setup, &library, diag);
+    out->base += library;
+    out->total += library;
+    return status;
 }
 
 enum hl_status hl_memory_check(struct hl_mem *mem, const struct hl_trainer_setup *setup, const struct hl_memory *machine,

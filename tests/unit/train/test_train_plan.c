@@ -106,8 +106,9 @@ static void test_classes(void **state) {
     set_word(&w, "optim", "adamw");
     w.train.gradient_checkpointing = true;
     one = planned(&w);
-    assert_true(one.activations < whole.activations && one.buffers == whole.buffers && one.optimizer == whole.optimizer);
-    assert_near(whole_taken - taken(&w, &one), whole.activations - one.activations);
+    /* the one layer slot that is left is a buffer */
+    assert_true(one.activations < whole.activations && one.buffers >= whole.buffers && one.optimizer == whole.optimizer);
+    assert_near(whole_taken - taken(&w, &one), whole.activations + whole.buffers - one.activations - one.buffers);
 
     w.train.gradient_checkpointing = false;
     w.train.bf16 = true;
