@@ -31,7 +31,7 @@ static const struct hl_option rows[] = {
     {.name = "max_new_tokens", .kind = HL_OPT_I64, AT(max_new_tokens), .initial = "200", .least = 1, .most = 1e9, .unit = "tokens", .aliases = "max_tokens n_predict", .help = "stop after so many"},
     {.name = "temperature", .kind = HL_OPT_F64, AT(temperature), .initial = "0.8", .least = 0, .most = 100, .help = "0 = always the most likely token"},
     {.name = "top_k", .kind = HL_OPT_I64, AT(top_k), .initial = "0", .least = 0, .most = 1e9, .help = "draw among the k most likely; 0 = all"},
-    {.name = "top_p", .kind = HL_OPT_F64, AT(top_p), .initial = "1", .least = 0, .most = 1, .help = "draw among the most likely that make up this share"},
+    {.name = "top_p", .kind = HL_OPT_F64, AT(top_p), .initial = "1", .least = 0, .most = 1, .help = "draw among the most likely that make up this share of what top_k leaves"},
     {.name = "seed", .kind = HL_OPT_I64, AT(seed), .initial = "0", .least = 0, .most = 9e18, .help = "of the draws"},
     {.name = "greedy", .kind = HL_OPT_BOOL, AT(greedy), .initial = "false", .help = "the same as --temperature 0"},
     {.name = "ignore_eos", .kind = HL_OPT_BOOL, AT(ignore_eos), .initial = "false", .help = "go on after the end of a text"},

@@ -245,6 +245,68 @@ static void test_resumed_with_another_batch(void **state) {
     }
 }
 
+/* The last step takes the rows that are left: 7 rows as 3 + 3 + 1, as one batch of 7, and as a larger batch cut short. */
+static void test_short_last_step(void **state) {
+    (void)state;
+    static const int64_t shapes[4][2] = {{3, 4}, {7, 1}, {12, 1}, {1, 100}};
+    struct hl_step_report first = {0}, r;
+    for (int i = 0; i < 4; i++) {
+        struct world w;
+        struct hl_diag diag = {0};
+        open_world(&w, "sgd");
+        w.train.max_steps = -1;
+        w.train.num_train_epochs = 6.5 / (double)hl_dataset_n_rows(w.dataset, HL_SPLIT_TRAIN);
+        w.train.per_device_train_batch_size = shapes[i][0];
+        w.train.gradient_accumulation_steps = shapes[i][1];
+        struct hl_trainer *t = new_trainer(&w);
+        assert_int_equal(hl_trainer_n_steps(t), 1);
+        if (hl_trainer_step(t, &r, &diag) != HL_OK) fail_msg("%s", diag.text);
+        assert_int_equal(t->rows_taken, 7);
+        if (i == 0) first = r;
+        assert_int_equal(r.n_tokens, first.n_tokens);
+        assert_int_equal(r.n_supervised, first.n_supervised);
+        assert_true(fabs(r.loss - first.loss) < 1e-6 * first.loss && fabs(r.grad_norm - first.grad_norm) < 1e-5 * first.grad_norm);
+        assert_int_equal(hl_trainer_step(t, &r, &diag), HL_END);
+        hl_trainer_free(t);
+        close_world(&w);
+    }
+}
+
+/* More steps, or another curve, on resume: the rate is that of a run that was so from the start; what was trained stays. */
+static void test_resumed_with_another_curve(void **state) {
+    (void)state;
+    struct world w;
+    struct hl_diag diag = {0};
+    struct hl_step_report r, straight;
+    open_world(&w, "adamw");
+    struct hl_trainer *t = new_trainer(&w);
+    for (int i = 0; i < 2; i++) assert_int_equal(hl_trainer_step(t, &r, &diag), HL_OK);
+    if (hl_trainer_save(t, w.folder, NULL, NULL, &diag) != HL_OK) fail_msg("%s", diag.text);
+    hl_trainer_free(t);
+    w.train.max_steps = 20;
+    w.train.lr_scheduler_type = HL_CURVE_WSD;
+    w.train.warmup_steps = 15;
+    w.train.lr_decay_steps = 100;
+    struct hl_trainer *whole = new_trainer(&w);
+    for (int i = 0; i < 3; i++) assert_int_equal(hl_trainer_step(whole, &straight, &diag), HL_OK);
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/checkpoint-2", w.folder);
+    t = new_trainer(&w);
+    if (hl_trainer_resume(t, path, &diag) != HL_OK) fail_msg("%s", diag.text);
+    assert_int_equal(hl_trainer_step(t, &r, &diag), HL_OK);
+    assert_int_equal(r.step, 3);
+    assert_true(r.learning_rate == straight.learning_rate && r.n_supervised == straight.n_supervised);
+    hl_trainer_free(t);
+    w.train.max_steps = 1; /* fewer than are done */
+    t = new_trainer(&w);
+    if (hl_trainer_resume(t, path, &diag) != HL_OK) fail_msg("%s", diag.text);
+    assert_int_equal(hl_trainer_step(t, &r, &diag), HL_END);
+    assert_int_equal(hl_trainer_step_index(t), 2);
+    hl_trainer_free(t);
+    hl_trainer_free(whole);
+    close_world(&w);
+}
+
 static void test_lengths(void **state) {
     (void)state;
     struct world w;
@@ -284,6 +346,8 @@ int main(void) {
         cmocka_unit_test(test_micro_end_decides),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_resumed_with_another_batch),
+        cmocka_unit_test(test_short_last_step),
+        cmocka_unit_test(test_resumed_with_another_curve),
         cmocka_unit_test(test_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
