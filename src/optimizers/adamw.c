@@ -8,13 +8,13 @@
 void hl_adamw_update(const struct hl_update *u) {
     const struct hl_optimizer_options *o = u->options;
     struct hl_adamw p = {
-        .lr = (float)u->learning_rate,
-        .beta1 = (float)o->adam_beta1,
-        .beta2 = (float)o->adam_beta2,
-        .epsilon = (float)o->adam_epsilon,
-        .weight_decay = u->tensor->decay ? (float)o->weight_decay : 0.0f,
-        .correction1 = (float)(1.0 / (1.0 - pow(o->adam_beta1, (double)u->step))),
-        .correction2 = (float)(1.0 / (1.0 - pow(o->adam_beta2, (double)u->step))),
+        .lr = u->learning_rate,
+        .beta1 = o->adam_beta1,
+        .beta2 = o->adam_beta2,
+        .epsilon = o->adam_epsilon,
+        .weight_decay = u->tensor->decay ? o->weight_decay : 0,
+        .correction1 = 1.0 / (1.0 - pow(o->adam_beta1, (double)u->step)),
+        .correction2 = 1.0 / (1.0 - pow(o->adam_beta2, (double)u->step)),
         .grad_scale = u->grad_scale,
     };
     u->kernels->adamw(u->n, &p, u->grad, u->master, u->slots[0], u->slots[1], u->copy);

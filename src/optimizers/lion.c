@@ -5,10 +5,10 @@
 static enum hl_status update(const struct hl_update *u, struct hl_diag *diag) {
     (void)diag;
     struct hl_lion p = {
-        .lr = (float)u->learning_rate,
-        .beta1 = (float)u->options->lion_beta1,
-        .beta2 = (float)u->options->lion_beta2,
-        .weight_decay = u->tensor->decay ? (float)u->options->weight_decay : 0.0f,
+        .lr = u->learning_rate,
+        .beta1 = u->options->lion_beta1,
+        .beta2 = u->options->lion_beta2,
+        .weight_decay = u->tensor->decay ? u->options->weight_decay : 0,
         .grad_scale = u->grad_scale,
     };
     u->kernels->lion(u->n, &p, u->grad, u->master, u->slots[0], u->copy);

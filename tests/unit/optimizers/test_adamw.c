@@ -38,12 +38,28 @@ static void test_constant_gradient(void **state) {
     rule_free(&r);
 }
 
+/* 1 - beta is formed in f64: 1 - 0.999f would be wrong by 1.3e-5. */
+static void test_first_moments(void **state) {
+    (void)state;
+    struct rule r;
+    rule_init(&r, "adamw");
+    r.options.adam_beta1 = r.options.adam_beta2 = 0.999;
+    rule_step(&r, 1, 1e-6, 1.0f, 0, ALL);
+    for (int i = 0; i < ALL; i++) {
+        double g = (double)r.grad[i];
+        assert_true(fabs((double)r.slots[0][i] - 0.001 * g) < 3e-7 * 0.001 * fabs(g));
+        assert_true(fabs((double)r.slots[1][i] - 0.001 * g * g) < 3e-7 * 0.001 * g * g);
+    }
+    rule_free(&r);
+}
+
 static void test_cuts(void **state) {
     (void)state;
     rule_check_cuts("adamw");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_constant_gradient), cmocka_unit_test(test_cuts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_constant_gradient),
+                                       cmocka_unit_test(test_first_moments), cmocka_unit_test(test_cuts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
