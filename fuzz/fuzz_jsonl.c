@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     close(file);
     for (int format = HL_TEXT_AUTO; written && format <= HL_TEXT_JSONL; format++) {
         struct hl_buf whole = {.mem = hl_mem_default()}, pieces = {.mem = hl_mem_default()};
-        read_all(path, format, 1 << 20, &whole);
+        read_all(path, format, 1 << 14, &whole);
         read_all(path, format, 7, &pieces);
         if (whole.n != pieces.n || (whole.n && memcmp(whole.data, pieces.data, whole.n))) abort();
         hl_buf_free(&whole);
