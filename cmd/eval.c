@@ -59,13 +59,14 @@ static void print_score(const struct hl_loaded *model, const struct score *s, do
     hl_buf_free(&out);
 }
 
-static enum hl_status run(struct hl_mem *mem, const char *folder, struct run_options *o, bool own_data, struct hl_log *log,
-                          struct hl_diag *diag) {
+/* The checkpoint's own tokenizer is taken unless another is asked for: the run's file may name one that has moved. */
+static enum hl_status run(struct hl_mem *mem, const char *folder, struct run_options *o, bool own_data, bool other_tokenizer,
+                          struct hl_log *log, struct hl_diag *diag) {
     if (!o->data.data.n) return hl_fail(diag, HL_E_USER, "--data is missing: %s holds no run.yaml to take it from", folder);
     int64_t rows = o->train.per_device_eval_batch_size ? o->train.per_device_eval_batch_size : o->train.per_device_train_batch_size;
     struct hl_loaded model;
     struct hl_loaded_shape shape = {.dtype = o->train.bf16 ? HL_BF16 : HL_F32, .max_tokens = rows * o->data.block_size,
-                                    .max_positions = o->data.block_size, .tokenizer = o->words.tokenizer};
+                                    .max_positions = o->data.block_size, .tokenizer = other_tokenizer ? o->words.tokenizer : NULL};
     enum hl_status status = hl_loaded_open(mem, folder, &shape, log, &model, diag);
     if (status != HL_OK) return status;
     if (!own_data) o->data.validation_split = 0, o->data.to_score = true;
@@ -82,13 +83,15 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, struct run_opt
     return status;
 }
 
-/* Whether the words and flags, without the run's own file, say which data to take. */
-static enum hl_status names_data(struct hl_mem *mem, int n_args, char **args, bool *out, struct hl_diag *diag) {
+/* What the words and flags say, without the run's own file. */
+struct asked { bool data, tokenizer; };
+
+static enum hl_status read_asked(struct hl_mem *mem, int n_args, char **args, struct asked *out, struct hl_diag *diag) {
     struct run_options options;
     struct hl_config *config = NULL;
     bool print_only;
     enum hl_status status = run_read_options(mem, NULL, n_args, args, &options, &config, &print_only, diag);
-    if (status == HL_OK) *out = hl_config_given(config, "data");
+    if (status == HL_OK) *out = (struct asked){hl_config_given(config, "data"), hl_config_given(config, "tokenizer")};
     hl_config_free(config);
     return status;
 }
@@ -117,9 +120,9 @@ int command_eval(int n_args, char **args) {
         hl_cpu_read(&cpu);
         hl_threads_set(hl_cpu_threads(&cpu, options.train.threads, why, sizeof why));
         hl_signal_watch();
-        bool other_data = false;
-        status = names_data(mem, n_args - 1, args + 1, &other_data, &diag);
-        if (status == HL_OK) status = run(mem, folder, &options, has_yaml && !other_data, &log, &diag);
+        struct asked asked = {0};
+        status = read_asked(mem, n_args - 1, args + 1, &asked, &diag);
+        if (status == HL_OK) status = run(mem, folder, &options, has_yaml && !asked.data, asked.tokenizer, &log, &diag);
     }
     hl_config_free(config);
     if (status != HL_OK) return hl_signal_pending() ? 128 + hl_signal_pending() : command_fail("eval", status, &diag);

@@ -51,6 +51,16 @@ static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
     return HL_OK;
 }
 
+/* The configuration of the run without how this start of it treats the folder: running the saved file must not remove a run. */
+static void print_what_repeats(struct job *job) {
+    struct hl_train_options *o = &job->options.train, kept = *o;
+    static char none[] = "";
+    o->resume = o->overwrite_output_dir = false;
+    o->resume_from_checkpoint = none;
+    hl_config_print_yaml(job->config, false, &job->yaml);
+    *o = kept;
+}
+
 static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end, struct hl_diag *diag) {
     const struct hl_train_options *o = &job->options.train;
     bool used = o->resume || hl_is_inside(o->resume_from_checkpoint, o->output_dir) || o->overwrite_output_dir;
@@ -98,7 +108,7 @@ int command_train(int n_args, char **args) {
     enum hl_status status = run_read_options(job.mem, NULL, n_args, args, &job.options, &job.config, &print_only, &diag);
     if (status == HL_OK) {
         job.yaml.mem = job.mem;
-        hl_config_print_yaml(job.config, false, &job.yaml);
+        print_what_repeats(&job);
         if (job.yaml.failed) status = hl_fail_memory(&diag, job.yaml.n, "the configuration as text");
         else if (print_only) (void)fputs(job.yaml.data, stdout);
         else status = run_job(&job, &log, &end, &diag);

@@ -10,6 +10,7 @@
 #include "os/clock.h"
 #include "os/fs.h"
 #include "os/signal.h"
+#include "os/terminal.h"
 #include "report/utf8.h"
 #include "serve/generate.h"
 #include "train/folder.h"
@@ -107,7 +108,7 @@ static void introduce(struct run *r) {
                    (long long)r->t->setup.block_size, (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
                    (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION));
     say(r, text);
-    (void)snprintf(text, sizeof text, "%s, %d threads (%s), %s kernels, products by %s (%s GFLOP/s here)", r->t->processor, r->t->threads,
+    (void)snprintf(text, sizeof text, "%s, %d thread%s (%s), %s kernels, products by %s (%s GFLOP/s here)", r->t->processor, r->t->threads, r->t->threads == 1 ? "" : "s",
                    r->t->threads_why, hl_isa_name(r->t->kernels->isa), hl_products_describe(), peak);
     say(r, text);
 }
@@ -223,7 +224,8 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, double 
     r->seconds = r->data_wait = 0;
 }
 
-static void show(struct run *r, const struct hl_step_report *s, bool logs) {
+/* The newest evaluation stays on a terminal's line; in a log it stands where it was made. */
+static void show(struct run *r, const struct hl_step_report *s, bool logs, double eval_loss) {
     if (!r->progress) return;
     note_rate(r, s);
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * s->seconds : s->seconds;
@@ -233,7 +235,7 @@ static void show(struct run *r, const struct hl_step_report *s, bool logs) {
         .tokens_per_second = (double)s->n_tokens / r->step_seconds,
         .peak_share = r->peak_flops > 0 ? hl_trainer_flops_per_step(r->t) / r->step_seconds / r->peak_flops : -1,
         .eta_seconds = (double)(r->t->n_steps - s->step) * r->step_seconds,
-        .eval_loss = r->eval_loss};
+        .eval_loss = hl_terminal_is(r->setup->progress_fd) ? r->eval_loss : eval_loss};
     hl_progress_show(r->progress, &state, logs);
 }
 
@@ -259,7 +261,7 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s, 
     r->data_wait += s->data_wait_seconds;
     if (evaluates) status = evaluate(r, &eval_loss, &eval_seconds, diag);
     if (status != HL_OK) return status;
-    show(r, s, logs || evaluates);
+    show(r, s, logs || evaluates, eval_loss);
     if (logs || evaluates) write_metrics(r, s, eval_loss, eval_seconds);
     if (last || every(s->step, r->o->sample_steps)) {
         if (r->setup->tokenizer && r->o->sample_steps > 0) status = write_sample(r, diag);
@@ -317,7 +319,8 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     if (*resume) {
         if (hl_is_inside(resume, r->o->output_dir)) r->saved_step = r->t->step;
         char text[HL_PATH_CAPACITY + 64];
-        (void)snprintf(text, sizeof text, "going on from %s, step %lld", resume, (long long)r->t->step);
+        (void)snprintf(text, sizeof text, "going on from %s, step %lld%s", resume, (long long)r->t->step,
+                       r->t->step >= r->t->n_steps ? ": all steps are done; a larger --max_steps goes further" : "");
         say(r, text);
     }
     status = hl_metrics_open(r->mem, r->o->output_dir, r->t->step, r->o->tensorboard, &r->metrics, diag);

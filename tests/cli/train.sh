@@ -63,6 +63,10 @@ expect 2 'no list of layers' "$halley" train --data nowhere.txt $small --gradien
 expect 3 'not a finite number' "$halley" train --data story.txt $small --optim sgd --learning_rate 1e6 --max_grad_norm 0 --max_steps 50 --output_dir lost
 ls lost/checkpoint-*/model.safetensors >/dev/null 2>&1 || fail "nothing was saved before numbers were lost"
 
+mkdir elsewhere
+(cd elsewhere && expect 0 '"tokens": 7' "$halley" eval ../run --data ../short.txt; exit $failed) || failed=1
+grep -q '^resume: false' run/run.yaml || fail "run.yaml keeps resume"
+
 # configuration: file, flags that win, print, mistakes
 cat > run.yaml <<Y
 data: story.txt
@@ -90,6 +94,8 @@ expect 2 "did you mean adamw" "$halley" train --data story.txt $small --optim ad
 expect 1 "No such file" "$halley" train --data nothing.txt --output_dir x3
 expect 2 "holds a run already" "$halley" train run.yaml
 expect 0 'step 3/3' "$halley" train run.yaml --overwrite_output_dir
+grep -q '^overwrite_output_dir: false' from-yaml/run.yaml || fail "run.yaml keeps overwrite_output_dir"
+expect 0 'all steps are done' "$halley" train run.yaml --resume
 
 # a run that stops is the run that never stopped
 expect 0 'step 10/10' "$halley" train --data story.txt $small --max_steps 10 --lr_scheduler_type constant --output_dir straight --logging_steps 1
