@@ -293,6 +293,9 @@ enum hl_status hl_model_begin(struct hl_model_run *run, const struct hl_batch *b
     run->batch = batch;
     run->attention = (struct hl_attention){batch->n_sequences, batch->offsets, run->H, run->K, run->D,
                                            (float)(1.0 / sqrt((double)run->D))};
+    if (run->k->attention_scratch(&run->attention) > run->attention_scratch_bytes)
+        return hl_fail(diag, HL_E_USER,
+                       "the team of compute threads grew since this model's memory was taken; set it back, or make the run again");
     return HL_OK;
 }
 

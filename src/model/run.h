@@ -52,7 +52,8 @@ struct hl_block_data {
 };
 
 /* Begin a micro-batch; the batch must stay valid until its last backward.
- * errors HL_E_USER: a token or target outside the vocabulary, a position outside the model. */
+ * errors HL_E_USER: a token or target outside the vocabulary, a position outside the model, or more
+ * compute threads than when the run was made. */
 enum hl_status hl_model_begin(struct hl_model_run *run, const struct hl_batch *batch,
                               struct hl_diag *diag) HL_MUST_CHECK;
 

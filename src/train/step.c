@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "kernels/threads.h"
 #include "os/clock.h"
 #include "train/trainer_internal.h"
 
@@ -202,6 +203,7 @@ static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_m
 
 enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out, struct hl_diag *diag) {
     if (t->step >= t->n_steps) return HL_END;
+    hl_threads_set(t->threads); /* another trainer of this process may have set its own */
     int64_t started = hl_clock_ns();
     struct step s = {.t = t, .first_row = t->rows_taken, .n_rows = t->step_rows};
     if (s.n_rows > t->total_rows - s.first_row) s.n_rows = t->total_rows - s.first_row;
@@ -256,6 +258,7 @@ enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_bat
 
 enum hl_status hl_trainer_evaluate(struct hl_trainer *t, double *loss_out, int64_t *n_tokens_out, struct hl_diag *diag) {
     if (!t->validation_rows) return HL_END;
+    hl_threads_set(t->threads);
     enum hl_status drained = hl_trainer_drain(t, diag);
     if (drained != HL_OK) return drained;
     const struct hl_train_options *o = t->setup.options;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "halley/rng.h"
+#include "kernels/threads.h"
 #include "memory/engine.h"
 #include "model/run.h"
 
@@ -217,10 +218,28 @@ static void test_refuses_bad_tokens(void **state) {
     teardown(&f);
 }
 
+/* Scratch is for the team there was: a larger one is refused, a smaller one is fine. */
+static void test_refuses_a_larger_team(void **state) {
+    (void)state;
+    struct fixture f;
+    struct hl_diag diag = {0};
+    int before = hl_threads_get();
+    hl_threads_set(2);
+    setup(&f, 1, HL_F32, false);
+    assert_int_equal(hl_model_begin(f.run, &f.batch, &diag), HL_OK);
+    hl_threads_set(1);
+    assert_int_equal(hl_model_begin(f.run, &f.batch, &diag), HL_OK);
+    hl_threads_set(64);
+    assert_int_equal(hl_model_begin(f.run, &f.batch, &diag), HL_E_USER);
+    assert_non_null(strstr(diag.text, "threads grew"));
+    teardown(&f);
+    hl_threads_set(before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_recompute_gives_the_same_bits),
         cmocka_unit_test(test_accumulation_adds),  cmocka_unit_test(test_padding_and_masks),
-        cmocka_unit_test(test_bf16_is_near_f32),   cmocka_unit_test(test_refuses_bad_tokens)};
+        cmocka_unit_test(test_bf16_is_near_f32),   cmocka_unit_test(test_refuses_a_larger_team), cmocka_unit_test(test_refuses_bad_tokens)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -198,6 +198,33 @@ static void test_micro_end_decides(void **state) {
     }
 }
 
+/* Two trainers with teams of their own take turns: each has its memory and its bits. */
+static void test_two_trainers(void **state) {
+    (void)state;
+    struct world w[2];
+    struct hl_trainer *t[2];
+    struct hl_diag diag = {0};
+    struct hl_step_report a, b;
+    double la, lb;
+    int64_t n;
+    for (int i = 0; i < 2; i++) {
+        open_world(&w[i], "adamw");
+        w[i].train.threads = i ? 4 : 1;
+        t[i] = new_trainer(&w[i]);
+    }
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(hl_trainer_step(t[0], &a, &diag), HL_OK);
+        assert_int_equal(hl_trainer_step(t[1], &b, &diag), HL_OK);
+        assert_int_equal(hl_trainer_evaluate(t[0], &la, &n, &diag), HL_OK);
+        assert_int_equal(hl_trainer_evaluate(t[1], &lb, &n, &diag), HL_OK);
+        assert_true(a.loss == b.loss && a.grad_norm == b.grad_norm && la == lb);
+    }
+    for (int i = 0; i < 2; i++) {
+        hl_trainer_free(t[i]);
+        close_world(&w[i]);
+    }
+}
+
 static void test_clock(void **state) {
     (void)state;
     struct world w;
@@ -344,6 +371,7 @@ int main(void) {
         cmocka_unit_test(test_not_yet),
         cmocka_unit_test(test_a_failing_poll_ends_the_step),
         cmocka_unit_test(test_micro_end_decides),
+        cmocka_unit_test(test_two_trainers),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_resumed_with_another_batch),
         cmocka_unit_test(test_short_last_step),
