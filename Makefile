@@ -7,12 +7,14 @@ FUZZ_SECONDS ?= 60
 
 build_dir = build/$(PRESET)
 # A caller's ccache is used when there is one; CI turns warnings into errors.
-configure = $(if $(CI),-DHALLEY_WERROR=ON) $(if $(shell command -v ccache),-DCMAKE_C_COMPILER_LAUNCHER=ccache)
+cmake_options = $(if $(CI),-DHALLEY_WERROR=ON) $(if $(shell command -v ccache),-DCMAKE_C_COMPILER_LAUNCHER=ccache)
 
-.PHONY: build deps test demo bench install clean coverage fuzz format
+.PHONY: configure build deps test demo bench install clean coverage fuzz format
 
-build: deps
-	@cmake --preset $(PRESET) $(configure) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" > $(build_dir).log 2>&1 || { cat $(build_dir).log; exit 1; }
+configure: deps
+	@cmake --preset $(PRESET) $(cmake_options) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" > $(build_dir).log 2>&1 || { cat $(build_dir).log; exit 1; }
+
+build: configure
 	cmake --build --preset $(PRESET) --parallel $(JOBS)
 
 deps:
@@ -22,7 +24,9 @@ deps:
 test: build
 	ctest --preset $(PRESET) --parallel $(JOBS)
 
-demo: build
+# Only the program, not the tests: a newcomer waits for it.
+demo: configure
+	cmake --build --preset $(PRESET) --target halley --parallel $(JOBS)
 	tools/demo.sh
 
 benches: build
