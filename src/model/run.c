@@ -85,12 +85,18 @@ static void carve_layer_buffers(struct hl_model_run *run, struct carve *c, const
     run->attention_scratch = carve(c, (int64_t)run->attention_scratch_bytes, 1);
 }
 
+/* Rows of logits at a time for a batch of N tokens: never all of them, unless it is one. A function
+ * of the batch alone, because sums over chunks are rounded: what a run has room for must not change
+ * its bits. Grows with N. */
+static int64_t chunk_rows(const struct hl_model_run *run, int64_t N) {
+    int64_t rows = most(CHUNK_BYTES / (4 * run->V), 1), half = (N + 1) / 2;
+    if (rows > half) rows = half;
+    return rows > HL_ROW_CHUNK ? rows / HL_ROW_CHUNK * HL_ROW_CHUNK : rows;
+}
+
 /* What the head needs in its forward. */
 static void carve_head_buffers(struct hl_model_run *run, struct carve *c) {
-    int64_t rows = most(CHUNK_BYTES / (4 * run->V), 1), half = (run->max_tokens + 1) / 2;
-    if (rows > half) rows = half; /* never the whole batch at once, unless it is one row */
-    if (rows > HL_ROW_CHUNK) rows = rows / HL_ROW_CHUNK * HL_ROW_CHUNK;
-    run->chunk_rows = rows;
+    int64_t rows = chunk_rows(run, run->max_tokens);
     run->logits_RV = carve(c, rows * run->V, 4);
     run->loss_R = carve(c, rows, 4);
 }
@@ -291,6 +297,7 @@ enum hl_status hl_model_begin(struct hl_model_run *run, const struct hl_batch *b
     enum hl_status status = check_batch(run, batch, diag);
     if (status != HL_OK) return status;
     run->batch = batch;
+    run->chunk_rows = chunk_rows(run, batch->n_tokens);
     run->attention = (struct hl_attention){batch->n_sequences, batch->offsets, run->H, run->K, run->D,
                                            (float)(1.0 / sqrt((double)run->D))};
     if (run->k->attention_scratch(&run->attention) > run->attention_scratch_bytes)

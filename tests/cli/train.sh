@@ -56,6 +56,14 @@ rows=$(wc -l < tuned/metrics.jsonl)
 expect 2 'holds a run already' "$halley" train --data story.txt $small --max_steps 21 --output_dir tuned --resume_from_checkpoint run/checkpoint-20
 [ "$(wc -l < tuned/metrics.jsonl)" = "$rows" ] || fail "a refused run changed another one's metrics"
 
+# how often one evaluates, samples, logs and saves changes no bit of the weights
+"$halley" train --data story.txt $small --max_steps 6 --output_dir quiet > /dev/null 2>&1 || fail "quiet run"
+"$halley" train --data story.txt $small --max_steps 6 --output_dir busy --eval_steps 1 --sample_steps 1 --sample_tokens 40 --logging_steps 1 --save_steps 1 \
+    --per_device_eval_batch_size 9 > /dev/null 2>&1 || fail "busy run"
+for file in model state; do
+    cmp -s quiet/checkpoint-6/$file.safetensors busy/checkpoint-6/$file.safetensors || fail "$file.safetensors depends on how often one looks"
+done
+
 # mistakes are told before data is read
 expect 2 'adamw' "$halley" train --data nowhere.txt $small --optim adam --output_dir none
 expect 2 'no list of layers' "$halley" train --data nowhere.txt $small --gradient_checkpointing_layers 7 --output_dir none
