@@ -75,6 +75,15 @@ void command_print_help(const char *usage, const struct hl_option_set *sets, siz
     hl_buf_free(&text);
 }
 
+enum hl_status run_print_config(struct hl_mem *mem, const struct hl_config *config, struct hl_diag *diag) {
+    struct hl_buf text = {.mem = mem};
+    hl_config_print_yaml(config, false, &text);
+    enum hl_status status = text.failed ? hl_fail_memory(diag, text.n, "the configuration as text") : HL_OK;
+    if (status == HL_OK) (void)fputs(text.data, stdout);
+    hl_buf_free(&text);
+    return status;
+}
+
 void run_print_help(const char *usage) {
     struct run_options options;
     struct hl_option_set sets[N_SETS];

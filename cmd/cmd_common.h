@@ -17,6 +17,8 @@ struct run_options {
  * *print_only_out: --print_config was given. */
 enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args, struct run_options *options,
                                 struct hl_config **config_out, bool *print_only_out, struct hl_diag *diag) HL_MUST_CHECK;
+/* --print_config: the resolved configuration on standard output. */
+enum hl_status run_print_config(struct hl_mem *mem, const struct hl_config *config, struct hl_diag *diag) HL_MUST_CHECK;
 void run_print_help(const char *usage);
 void run_print_markdown(struct hl_buf *out);
 

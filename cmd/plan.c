@@ -73,9 +73,10 @@ int command_plan(int n_args, char **args) {
         return command_fail("plan", HL_E_USER, &diag);
     }
     enum hl_status status = run_read_options(mem, NULL, kept, args, &options, &config, &print_only, &diag);
-    if (status == HL_OK) status = run(mem, &options, &log, &plan, &data, &diag);
+    if (status == HL_OK && print_only) status = run_print_config(mem, config, &diag);
+    else if (status == HL_OK) status = run(mem, &options, &log, &plan, &data, &diag);
     hl_config_free(config);
     if (status != HL_OK) return command_fail("plan", status, &diag);
-    print_plan(&plan, data);
+    if (!print_only) print_plan(&plan, data);
     return 0;
 }

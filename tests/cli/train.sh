@@ -56,6 +56,9 @@ rows=$(wc -l < tuned/metrics.jsonl)
 expect 2 'holds a run already' "$halley" train --data story.txt $small --max_steps 21 --output_dir tuned --resume_from_checkpoint run/checkpoint-20
 [ "$(wc -l < tuned/metrics.jsonl)" = "$rows" ] || fail "a refused run changed another one's metrics"
 
+expect 0 'max_steps: 3' "$halley" plan --memory --data story.txt --max_steps 3 --print_config
+expect 0 'total' "$halley" plan --memory --model run --block_size 32
+
 # how often one evaluates, samples, logs and saves changes no bit of the weights
 "$halley" train --data story.txt $small --max_steps 6 --output_dir quiet > /dev/null 2>&1 || fail "quiet run"
 "$halley" train --data story.txt $small --max_steps 6 --output_dir busy --eval_steps 1 --sample_steps 1 --sample_tokens 40 --logging_steps 1 --save_steps 1 \
