@@ -1,12 +1,12 @@
-/* Answers bench/run.py: one subject per process, one measurement per line of standard input, so that ours and a peer's
- * process can be asked in turn. Prints "ready" with what a reader should know, then a number per question.
+/* Answers bench/run.py: one subject per process, one measurement per line of standard input, so
+ * that ours and a peer's process can be asked in turn. Prints "ready" with what a reader should
+ * know, then a number per question.
  *
- *     bench_worker step f32|bf16 [recompute]   asks: step (seconds), products (library), halley (our products), loss
- *     bench_worker attention f32|bf16 T        asks: run
- *     bench_worker adamw f32|bf16              asks: run, copy
- *     bench_worker head f32|bf16               asks: run, logits (bytes)
- *     bench_worker loader FILE TOKENIZER       asks: run (seconds to read and tokenise the file with one thread)
- * Every subject answers: peak and resident (bytes). */
+ *     bench_worker step f32|bf16 [recompute]   asks: step (seconds), products (library), halley
+ * (our products), loss bench_worker attention f32|bf16 T        asks: run bench_worker adamw
+ * f32|bf16              asks: run, copy bench_worker head f32|bf16               asks: run, logits
+ * (bytes) bench_worker loader FILE TOKENIZER       asks: run (seconds to read and tokenise the file
+ * with one thread) Every subject answers: peak and resident (bytes). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +46,16 @@ static enum hl_status ask_loss(struct worker *w, double *out, struct hl_diag *di
     return HL_OK;
 }
 
-static enum hl_status products(struct worker *w, enum bench_engine engine, double *out, struct hl_diag *diag) {
+static enum hl_status products(struct worker *w, enum bench_engine engine, double *out,
+                               struct hl_diag *diag) {
     enum hl_status status = HL_OK;
     if (!w->products) {
         const struct hl_model_run *run = bench_step_trainer(w->step)->run;
         int n = bench_products_of(run->model, ROWS * TOKENS, run->chunk_rows, w->list);
         status = bench_products_new(w->mem, w->list, n, w->dtype, &w->products, diag);
-        if (!status) status = bench_products_step(w->products, engine, out, diag); /* the first prepares the library */
+        if (!status)
+            status = bench_products_step(w->products, engine, out,
+                                         diag); /* the first prepares the library */
     }
     return status ? status : bench_products_step(w->products, engine, out, diag);
 }
@@ -70,11 +73,16 @@ static enum hl_status ask_run(struct worker *w, double *out, struct hl_diag *dia
     else if (w->adamw) *out = bench_adamw_run(w->adamw);
     else if (w->head) return bench_head_run(w->head, out, diag);
     else {
-        struct hl_data_options options = {.data = {&w->file, 1}, .text_key = (char[]){"text"}, .text_format = HL_TEXT_DOCUMENT,
-                                          .block_size = TOKENS, .seed = 1, .cache_dir = (char[]){""}};
+        struct hl_data_options options = {.data = {&w->file, 1},
+                                          .text_key = (char[]){"text"},
+                                          .text_format = HL_TEXT_DOCUMENT,
+                                          .block_size = TOKENS,
+                                          .seed = 1,
+                                          .cache_dir = (char[]){""}};
         struct hl_dataset *dataset;
         double start = bench_now();
-        enum hl_status status = hl_dataset_open(w->mem, &options, w->tokenizer, 1, NULL, &dataset, diag);
+        enum hl_status status =
+            hl_dataset_open(w->mem, &options, w->tokenizer, 1, NULL, &dataset, diag);
         *out = bench_now() - start;
         if (status) return status;
         hl_dataset_free(dataset);
@@ -109,9 +117,9 @@ static enum hl_status ask_logits(struct worker *w, double *out, struct hl_diag *
 static const struct {
     const char *name;
     enum hl_status (*answer)(struct worker *w, double *out, struct hl_diag *diag);
-} questions[] = {{"step", ask_step}, {"loss", ask_loss}, {"products", ask_products}, {"halley", ask_halley},
-                 {"run", ask_run},   {"copy", ask_copy}, {"peak", ask_peak},         {"resident", ask_resident},
-                 {"logits", ask_logits}};
+} questions[] = {{"step", ask_step},     {"loss", ask_loss},         {"products", ask_products},
+                 {"halley", ask_halley}, {"run", ask_run},           {"copy", ask_copy},
+                 {"peak", ask_peak},     {"resident", ask_resident}, {"logits", ask_logits}};
 
 /* ---- subjects ---- */
 
@@ -122,14 +130,24 @@ static enum hl_status prepare(struct worker *w, int n, char **words, struct hl_d
     }
     w->dtype = n > 1 && !strcmp(words[1], "bf16") ? HL_BF16 : HL_F32;
     if (n > 1 && !strcmp(words[0], "step")) {
-        struct bench_step_setup setup = {"gpt2-124m", ROWS, TOKENS, 0, w->dtype == HL_BF16, n > 2 && !strcmp(words[2], "recompute")};
+        struct bench_step_setup setup = {"gpt2-124m",
+                                         ROWS,
+                                         TOKENS,
+                                         0,
+                                         w->dtype == HL_BF16,
+                                         n > 2 && !strcmp(words[2], "recompute")};
         return bench_step_new(w->mem, &setup, &w->step, diag);
     }
     if (n == 3 && !strcmp(words[0], "attention"))
-        return bench_attention_new(w->mem, w->dtype, 1, atoll(words[2]), HEADS, HEAD_SIZE, &w->attention, diag);
-    if (n == 2 && !strcmp(words[0], "adamw")) return bench_adamw_new(w->mem, w->dtype, 32000000, &w->adamw, diag);
-    if (n == 2 && !strcmp(words[0], "head")) return bench_head_new(w->mem, w->dtype, ROWS * TOKENS, &w->head, diag);
-    return hl_fail(diag, HL_E_USER, "usage: bench_worker step|attention|adamw|head|loader ...; see the head of bench_worker.c");
+        return bench_attention_new(w->mem, w->dtype, 1, atoll(words[2]), HEADS, HEAD_SIZE,
+                                   &w->attention, diag);
+    if (n == 2 && !strcmp(words[0], "adamw"))
+        return bench_adamw_new(w->mem, w->dtype, 32000000, &w->adamw, diag);
+    if (n == 2 && !strcmp(words[0], "head"))
+        return bench_head_new(w->mem, w->dtype, ROWS * TOKENS, &w->head, diag);
+    return hl_fail(
+        diag, HL_E_USER,
+        "usage: bench_worker step|attention|adamw|head|loader ...; see the head of bench_worker.c");
 }
 
 static enum hl_status answer(struct worker *w, const char *question, struct hl_diag *diag) {

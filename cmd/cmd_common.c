@@ -9,34 +9,56 @@
 #include "os/terminal.h"
 
 static const struct hl_option word_rows[] = {
-    {.name = "tokenizer", .kind = HL_OPT_STRING, .offset = offsetof(struct run_words, tokenizer), .initial = "", .section = "data",
-     .aliases = "tokenizer_name tokenizer_path", .help = "byte, or a tokenizer.json; empty = the model folder's, or byte"},
-    {.name = "seed", .kind = HL_OPT_I64, .offset = offsetof(struct run_words, seed), .initial = "42", .least = 0, .most = 9e18,
-     .section = "training", .aliases = "random_seed", .help = "of initial weights, data order and samples: same seed, same bits"},
-    {.name = "print_config", .kind = HL_OPT_BOOL, .offset = offsetof(struct run_words, print_config), .initial = "false",
-     .section = "output", .help = "print the resolved configuration as YAML and do nothing else"},
+    {.name = "tokenizer",
+     .kind = HL_OPT_STRING,
+     .offset = offsetof(struct run_words, tokenizer),
+     .initial = "",
+     .section = "data",
+     .aliases = "tokenizer_name tokenizer_path",
+     .help = "byte, or a tokenizer.json; empty = the model folder's, or byte"},
+    {.name = "seed",
+     .kind = HL_OPT_I64,
+     .offset = offsetof(struct run_words, seed),
+     .initial = "42",
+     .least = 0,
+     .most = 9e18,
+     .section = "training",
+     .aliases = "random_seed",
+     .help = "of initial weights, data order and samples: same seed, same bits"},
+    {.name = "print_config",
+     .kind = HL_OPT_BOOL,
+     .offset = offsetof(struct run_words, print_config),
+     .initial = "false",
+     .section = "output",
+     .help = "print the resolved configuration as YAML and do nothing else"},
 };
 
 enum { N_SETS = 5 };
 
 static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]) {
-    sets[0] = (struct hl_option_set){NULL, word_rows, sizeof word_rows / sizeof *word_rows, &o->words};
+    sets[0] =
+        (struct hl_option_set){NULL, word_rows, sizeof word_rows / sizeof *word_rows, &o->words};
     sets[1] = (struct hl_option_set){NULL, hl_data_rows, hl_data_n_rows, &o->data};
     sets[2] = (struct hl_option_set){NULL, hl_model_rows, hl_model_n_rows, &o->model};
     sets[3] = (struct hl_option_set){NULL, hl_train_rows, hl_train_n_rows, &o->train};
     sets[4] = (struct hl_option_set){NULL, hl_optimizer_rows, hl_optimizer_n_rows, &o->optimizer};
 }
 
-static enum hl_status read_words(struct hl_config *config, int n_args, char **args, const char **words, struct hl_diag *diag) {
+static enum hl_status read_words(struct hl_config *config, int n_args, char **args,
+                                 const char **words, struct hl_diag *diag) {
     size_t n_words = 0;
     enum hl_status status = hl_config_read_flags(config, n_args, args, words, &n_words, diag);
-    for (size_t i = 0; i < n_words && status == HL_OK; i++) status = hl_config_read_yaml(config, words[i], diag);
+    for (size_t i = 0; i < n_words && status == HL_OK; i++)
+        status = hl_config_read_yaml(config, words[i], diag);
     /* once more, so that flags win over files */
-    return status == HL_OK && n_words ? hl_config_read_flags(config, n_args, args, words, &n_words, diag) : status;
+    return status == HL_OK && n_words
+               ? hl_config_read_flags(config, n_args, args, words, &n_words, diag)
+               : status;
 }
 
-enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args, struct run_options *options,
-                                struct hl_config **config_out, bool *print_only_out, struct hl_diag *diag) {
+enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args,
+                                struct run_options *options, struct hl_config **config_out,
+                                bool *print_only_out, struct hl_diag *diag) {
     struct hl_option_set sets[N_SETS];
     option_sets(options, sets);
     enum hl_status status = hl_config_new(mem, sets, N_SETS, config_out, diag);
@@ -52,8 +74,9 @@ enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n
     return status;
 }
 
-enum hl_status command_read(int n_args, char **args, const struct hl_option_set *sets, size_t n_sets, const char **word_out,
-                            const char *missing, struct hl_config **config_out, struct hl_diag *diag) {
+enum hl_status command_read(int n_args, char **args, const struct hl_option_set *sets,
+                            size_t n_sets, const char **word_out, const char *missing,
+                            struct hl_config **config_out, struct hl_diag *diag) {
     struct hl_mem *mem = hl_mem_os();
     enum hl_status status = hl_config_new(mem, sets, n_sets, config_out, diag);
     if (status != HL_OK) return status;
@@ -63,7 +86,9 @@ enum hl_status command_read(int n_args, char **args, const struct hl_option_set 
     status = hl_config_read_flags(*config_out, n_args, args, words, &n_words, diag);
     if (status == HL_OK && n_words == 1) *word_out = words[0];
     else if (status == HL_OK)
-        status = n_words ? hl_fail(diag, HL_E_USER, "'%s' is one word too many; quote a text with blanks", words[1]) : hl_fail(diag, HL_E_USER, "%s", missing);
+        status = n_words ? hl_fail(diag, HL_E_USER,
+                                   "'%s' is one word too many; quote a text with blanks", words[1])
+                         : hl_fail(diag, HL_E_USER, "%s", missing);
     hl_free(mem, words);
     return status;
 }
@@ -75,10 +100,12 @@ void command_print_help(const char *usage, const struct hl_option_set *sets, siz
     hl_buf_free(&text);
 }
 
-enum hl_status run_print_config(struct hl_mem *mem, const struct hl_config *config, struct hl_diag *diag) {
+enum hl_status run_print_config(struct hl_mem *mem, const struct hl_config *config,
+                                struct hl_diag *diag) {
     struct hl_buf text = {.mem = mem};
     hl_config_print_yaml(config, false, &text);
-    enum hl_status status = text.failed ? hl_fail_memory(diag, text.n, "the configuration as text") : HL_OK;
+    enum hl_status status =
+        text.failed ? hl_fail_memory(diag, text.n, "the configuration as text") : HL_OK;
     if (status == HL_OK) (void)fputs(text.data, stdout);
     hl_buf_free(&text);
     return status;
@@ -98,13 +125,16 @@ void run_print_markdown(struct hl_buf *out) {
     hl_config_print_markdown(sets, N_SETS, out);
 }
 
-enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options, struct hl_tokenizer **out,
-                             struct hl_diag *diag) {
+enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options,
+                             struct hl_tokenizer **out, struct hl_diag *diag) {
     const char *name = options->words.tokenizer;
     char folder[HL_PATH_CAPACITY], beside[HL_PATH_CAPACITY];
-    enum hl_status found = *name ? HL_END : hl_model_folder(mem, &options->model, folder, sizeof folder, diag);
+    enum hl_status found =
+        *name ? HL_END : hl_model_folder(mem, &options->model, folder, sizeof folder, diag);
     if (found < 0) return found;
-    if (found == HL_OK && hl_path_join(beside, folder, "tokenizer.json") && hl_fs_os()->size(hl_fs_os(), beside) >= 0) name = beside;
+    if (found == HL_OK && hl_path_join(beside, folder, "tokenizer.json") &&
+        hl_fs_os()->size(hl_fs_os(), beside) >= 0)
+        name = beside;
     return hl_tokenizer_open(mem, *name ? name : "byte", out, diag);
 }
 
@@ -116,10 +146,16 @@ bool command_wants_help(int n_args, char **args) {
 
 static void print_line(struct hl_log *log, enum hl_log_level level, const char *text) {
     (void)log;
-    fprintf(stderr, "%s%s\n", level >= HL_LOG_ERROR ? "error: " : level == HL_LOG_WARN ? "warning: " : "", text);
+    fprintf(stderr, "%s%s\n",
+            level >= HL_LOG_ERROR  ? "error: "
+            : level == HL_LOG_WARN ? "warning: "
+                                   : "",
+            text);
 }
 
-struct hl_log command_log(void) { return (struct hl_log){.line = print_line, .least = HL_LOG_INFO}; }
+struct hl_log command_log(void) {
+    return (struct hl_log){.line = print_line, .least = HL_LOG_INFO};
+}
 
 int command_fail(const char *command, enum hl_status status, const struct hl_diag *diag) {
     fprintf(stderr, "halley %s: %s\n", command, *diag->text ? diag->text : hl_status_name(status));

@@ -1,4 +1,5 @@
-/* Quick measurements for doctor. Rates for people, not for comparisons: bench/ measures properly. */
+/* Quick measurements for doctor. Rates for people, not for comparisons: bench/ measures properly.
+ */
 #include "doctor_measure.h"
 
 #include <math.h>
@@ -38,13 +39,26 @@ double measure_copy(struct hl_mem *mem, int n_threads) {
     return best;
 }
 
-static struct hl_product product_of(int64_t M, int64_t N, int64_t K, enum hl_dtype in, const void *A, const void *B, void *C) {
-    return (struct hl_product){.M = M, .N = N, .K = K, .tb = true, .in = in, .out = HL_F32, .A = A, .B = B, .C = C, .lda = K, .ldb = K, .ldc = N};
+static struct hl_product product_of(int64_t M, int64_t N, int64_t K, enum hl_dtype in,
+                                    const void *A, const void *B, void *C) {
+    return (struct hl_product){.M = M,
+                               .N = N,
+                               .K = K,
+                               .tb = true,
+                               .in = in,
+                               .out = HL_F32,
+                               .A = A,
+                               .B = B,
+                               .C = C,
+                               .lda = K,
+                               .ldb = K,
+                               .ldc = N};
 }
 
 double measure_products(struct hl_mem *mem, struct hl_products *products, enum hl_dtype dtype) {
     double best = 0;
-    void *A = hl_alloc(mem, (size_t)SQUARE * SQUARE, hl_dtype_bytes(dtype)), *B = hl_alloc(mem, (size_t)SQUARE * SQUARE, hl_dtype_bytes(dtype));
+    void *A = hl_alloc(mem, (size_t)SQUARE * SQUARE, hl_dtype_bytes(dtype)),
+         *B = hl_alloc(mem, (size_t)SQUARE * SQUARE, hl_dtype_bytes(dtype));
     float *C = hl_alloc(mem, (size_t)SQUARE * SQUARE, sizeof *C);
     struct hl_product p = product_of(SQUARE, SQUARE, SQUARE, dtype, A, B, C);
     bool ok = A && B && C;
@@ -68,7 +82,8 @@ static void fill(float *x, struct hl_bf16 *rounded, int64_t n, uint64_t seed) {
     }
 }
 
-static double worst_error(int64_t M, int64_t N, int64_t K, const float *A, const float *B, const float *C) {
+static double worst_error(int64_t M, int64_t N, int64_t K, const float *A, const float *B,
+                          const float *C) {
     double worst = 0;
     for (int64_t m = 0; m < M; m++)
         for (int64_t n = 0; n < N; n++) {
@@ -78,22 +93,27 @@ static double worst_error(int64_t M, int64_t N, int64_t K, const float *A, const
                 sum += term;
                 size += term * term;
             }
-            double error = fabs(sum - (double)C[m * N + n]) / (ldexp(1, -24) * sqrt((double)K * size));
+            double error =
+                fabs(sum - (double)C[m * N + n]) / (ldexp(1, -24) * sqrt((double)K * size));
             if (!(error <= worst)) worst = isnan(error) ? (double)INFINITY : error;
         }
     return worst;
 }
 
-double measure_product_error(struct hl_mem *mem, struct hl_products *products, enum hl_dtype dtype) {
+double measure_product_error(struct hl_mem *mem, struct hl_products *products,
+                             enum hl_dtype dtype) {
     enum { M = 67, N = 131, K = 259 };
     double worst = -1;
-    float *A = hl_alloc(mem, M * K, sizeof *A), *B = hl_alloc(mem, N * K, sizeof *B), *C = hl_alloc(mem, M * N, sizeof *C);
-    struct hl_bf16 *A16 = hl_alloc(mem, M * K, sizeof *A16), *B16 = hl_alloc(mem, N * K, sizeof *B16);
+    float *A = hl_alloc(mem, M * K, sizeof *A), *B = hl_alloc(mem, N * K, sizeof *B),
+          *C = hl_alloc(mem, M * N, sizeof *C);
+    struct hl_bf16 *A16 = hl_alloc(mem, M * K, sizeof *A16),
+                   *B16 = hl_alloc(mem, N * K, sizeof *B16);
     if (A && B && C && A16 && B16) {
         fill(A, A16, M * K, 1);
         fill(B, B16, N * K, 2);
         bool f32 = dtype == HL_F32;
-        struct hl_product p = product_of(M, N, K, dtype, f32 ? (void *)A : A16, f32 ? (void *)B : B16, C);
+        struct hl_product p =
+            product_of(M, N, K, dtype, f32 ? (void *)A : A16, f32 ? (void *)B : B16, C);
         if (hl_product_run(products, &p, NULL) == HL_OK) worst = worst_error(M, N, K, A, B, C);
     }
     hl_free(mem, B16);

@@ -13,10 +13,11 @@
 #include "report/utf8.h"
 #include "serve/loaded.h"
 
-static const char usage[] = "halley generate FOLDER [--prompt TEXT] [--key value ...]: continue a text\n\n"
-                            "  halley generate halley-run --prompt 'In the beginning'     newest checkpoint of a run\n"
-                            "  halley generate gpt2-folder --greedy --max_new_tokens 40   any Hugging Face folder\n\n"
-                            "The text goes to standard output as it is made; the same seed gives the same text.\n\n";
+static const char usage[] =
+    "halley generate FOLDER [--prompt TEXT] [--key value ...]: continue a text\n\n"
+    "  halley generate halley-run --prompt 'In the beginning'     newest checkpoint of a run\n"
+    "  halley generate gpt2-folder --greedy --max_new_tokens 40   any Hugging Face folder\n\n"
+    "The text goes to standard output as it is made; the same seed gives the same text.\n\n";
 
 struct words {
     char *prompt, *tokenizer;
@@ -27,18 +28,76 @@ struct words {
 
 #define AT(field) .offset = offsetof(struct words, field), .section = "generation"
 static const struct hl_option rows[] = {
-    {.name = "prompt", .kind = HL_OPT_STRING, AT(prompt), .initial = "", .help = "text to continue; empty = the end-of-text token"},
-    {.name = "max_new_tokens", .kind = HL_OPT_I64, AT(max_new_tokens), .initial = "200", .least = 1, .most = 1e9, .unit = "tokens", .aliases = "max_tokens n_predict", .help = "stop after so many"},
-    {.name = "temperature", .kind = HL_OPT_F64, AT(temperature), .initial = "0.8", .least = 0, .most = 100, .help = "0 = always the most likely token"},
-    {.name = "top_k", .kind = HL_OPT_I64, AT(top_k), .initial = "0", .least = 0, .most = 1e9, .help = "draw among the k most likely; 0 = all"},
-    {.name = "top_p", .kind = HL_OPT_F64, AT(top_p), .initial = "1", .least = 0, .most = 1, .help = "draw among the most likely that make up this share of what top_k leaves"},
-    {.name = "seed", .kind = HL_OPT_I64, AT(seed), .initial = "0", .least = 0, .most = 9e18, .help = "of the draws"},
-    {.name = "greedy", .kind = HL_OPT_BOOL, AT(greedy), .initial = "false", .help = "the same as --temperature 0"},
-    {.name = "ignore_eos", .kind = HL_OPT_BOOL, AT(ignore_eos), .initial = "false", .help = "go on after the end of a text"},
-    {.name = "tokenizer", .kind = HL_OPT_STRING, AT(tokenizer), .initial = "", .help = "byte or a tokenizer.json; empty = the folder's"},
+    {.name = "prompt",
+     .kind = HL_OPT_STRING,
+     AT(prompt),
+     .initial = "",
+     .help = "text to continue; empty = the end-of-text token"},
+    {.name = "max_new_tokens",
+     .kind = HL_OPT_I64,
+     AT(max_new_tokens),
+     .initial = "200",
+     .least = 1,
+     .most = 1e9,
+     .unit = "tokens",
+     .aliases = "max_tokens n_predict",
+     .help = "stop after so many"},
+    {.name = "temperature",
+     .kind = HL_OPT_F64,
+     AT(temperature),
+     .initial = "0.8",
+     .least = 0,
+     .most = 100,
+     .help = "0 = always the most likely token"},
+    {.name = "top_k",
+     .kind = HL_OPT_I64,
+     AT(top_k),
+     .initial = "0",
+     .least = 0,
+     .most = 1e9,
+     .help = "draw among the k most likely; 0 = all"},
+    {.name = "top_p",
+     .kind = HL_OPT_F64,
+     AT(top_p),
+     .initial = "1",
+     .least = 0,
+     .most = 1,
+     .help = "draw among the most likely that make up this share of what top_k leaves"},
+    {.name = "seed",
+     .kind = HL_OPT_I64,
+     AT(seed),
+     .initial = "0",
+     .least = 0,
+     .most = 9e18,
+     .help = "of the draws"},
+    {.name = "greedy",
+     .kind = HL_OPT_BOOL,
+     AT(greedy),
+     .initial = "false",
+     .help = "the same as --temperature 0"},
+    {.name = "ignore_eos",
+     .kind = HL_OPT_BOOL,
+     AT(ignore_eos),
+     .initial = "false",
+     .help = "go on after the end of a text"},
+    {.name = "tokenizer",
+     .kind = HL_OPT_STRING,
+     AT(tokenizer),
+     .initial = "",
+     .help = "byte or a tokenizer.json; empty = the folder's"},
     {.name = "bf16", .kind = HL_OPT_BOOL, AT(bf16), .initial = "false", .help = "compute in bf16"},
-    {.name = "threads", .kind = HL_OPT_I64, AT(threads), .initial = "0", .least = 0, .most = 4096, .help = "0 = physical cores"},
-    {.name = "stats", .kind = HL_OPT_BOOL, AT(stats), .initial = "false", .help = "tokens per second on standard error"},
+    {.name = "threads",
+     .kind = HL_OPT_I64,
+     AT(threads),
+     .initial = "0",
+     .least = 0,
+     .most = 4096,
+     .help = "0 = physical cores"},
+    {.name = "stats",
+     .kind = HL_OPT_BOOL,
+     AT(stats),
+     .initial = "false",
+     .help = "tokens per second on standard error"},
 };
 
 /* Whole characters are written as soon as their last byte is known. */
@@ -72,19 +131,25 @@ static bool emit(void *context, int32_t token) {
     struct stream *s = context;
     struct hl_diag diag;
     s->n++;
-    if (hl_tokenizer_decode(s->model->tokenizer, &token, 1, false, &s->waiting, &diag) != HL_OK) return false;
-    size_t keep = unfinished(s->waiting.data ? s->waiting.data : "", s->waiting.n), ready = s->waiting.n - keep;
+    if (hl_tokenizer_decode(s->model->tokenizer, &token, 1, false, &s->waiting, &diag) != HL_OK)
+        return false;
+    size_t keep = unfinished(s->waiting.data ? s->waiting.data : "", s->waiting.n),
+           ready = s->waiting.n - keep;
     if (ready) put(s, s->waiting.data, ready);
     if (ready && keep) memmove(s->waiting.data, s->waiting.data + ready, keep);
     s->waiting.n = keep;
     return hl_signal_pending() == 0;
 }
 
-static enum hl_status encode_prompt(const struct hl_loaded *m, const char *text, struct hl_tokens *out, struct hl_diag *diag) {
-    int32_t bos = hl_tokenizer_bos(m->tokenizer), eos = hl_tokenizer_eos(m->tokenizer), first = bos >= 0 ? bos : eos;
-    bool begin = first >= 0 && (!*text || (m->model->config.bos_token_id == first && bos >= 0 && bos != eos));
+static enum hl_status encode_prompt(const struct hl_loaded *m, const char *text,
+                                    struct hl_tokens *out, struct hl_diag *diag) {
+    int32_t bos = hl_tokenizer_bos(m->tokenizer), eos = hl_tokenizer_eos(m->tokenizer),
+            first = bos >= 0 ? bos : eos;
+    bool begin = first >= 0 &&
+                 (!*text || (m->model->config.bos_token_id == first && bos >= 0 && bos != eos));
     if (begin) {
-        if (!(out->ids = hl_alloc(out->mem, 1, sizeof *out->ids))) return hl_fail_memory(diag, 4, "the prompt");
+        if (!(out->ids = hl_alloc(out->mem, 1, sizeof *out->ids)))
+            return hl_fail_memory(diag, 4, "the prompt");
         out->ids[0] = first;
         out->n = out->capacity = 1;
     }
@@ -92,25 +157,35 @@ static enum hl_status encode_prompt(const struct hl_loaded *m, const char *text,
     return hl_tokenizer_encode(m->tokenizer, text, strlen(text), false, out, diag);
 }
 
-static enum hl_status run(struct hl_mem *mem, const char *folder, const struct words *w, struct hl_log *log, struct hl_diag *diag) {
+static enum hl_status run(struct hl_mem *mem, const char *folder, const struct words *w,
+                          struct hl_log *log, struct hl_diag *diag) {
     struct hl_loaded model;
-    /* No token is shorter than a byte: memory for this text, not for the longest that the model is made for. */
-    struct hl_loaded_shape shape = {.dtype = w->bf16 ? HL_BF16 : HL_F32, .tokenizer = w->tokenizer,
-                                    .max_positions = (int64_t)strlen(w->prompt) + 2 + w->max_new_tokens};
+    /* No token is shorter than a byte: memory for this text, not for the longest that the model is
+     * made for. */
+    struct hl_loaded_shape shape = {.dtype = w->bf16 ? HL_BF16 : HL_F32,
+                                    .tokenizer = w->tokenizer,
+                                    .max_positions =
+                                        (int64_t)strlen(w->prompt) + 2 + w->max_new_tokens};
     enum hl_status status = hl_loaded_open(mem, folder, &shape, log, &model, diag);
     if (status != HL_OK) return status;
     hl_signal_watch();
     struct hl_tokens prompt = {.mem = mem};
-    struct stream stream = {.model = &model, .waiting = {.mem = mem}, .terminal = hl_terminal_is(1)};
-    struct hl_generate_options options = {.max_new_tokens = w->max_new_tokens, .temperature = w->greedy ? 0 : w->temperature,
-                                          .top_k = w->top_k, .top_p = w->top_p, .seed = (uint64_t)w->seed, .ignore_eos = w->ignore_eos,
+    struct stream stream = {
+        .model = &model, .waiting = {.mem = mem}, .terminal = hl_terminal_is(1)};
+    struct hl_generate_options options = {.max_new_tokens = w->max_new_tokens,
+                                          .temperature = w->greedy ? 0 : w->temperature,
+                                          .top_k = w->top_k,
+                                          .top_p = w->top_p,
+                                          .seed = (uint64_t)w->seed,
+                                          .ignore_eos = w->ignore_eos,
                                           .n_tokens = hl_tokenizer_vocab_size(model.tokenizer)};
     struct hl_generator g = hl_loaded_generator(&model);
     status = encode_prompt(&model, w->prompt, &prompt, diag);
     int64_t before = hl_clock_ns();
     if (status == HL_OK) {
         put(&stream, w->prompt, strlen(w->prompt));
-        status = hl_generate(&g, prompt.ids, (int64_t)prompt.n, &options, hl_tokenizer_eos(model.tokenizer), emit, &stream, diag);
+        status = hl_generate(&g, prompt.ids, (int64_t)prompt.n, &options,
+                             hl_tokenizer_eos(model.tokenizer), emit, &stream, diag);
         if (stream.waiting.n) put(&stream, stream.waiting.data, stream.waiting.n);
         puts("");
         fflush(stdout);
@@ -136,7 +211,9 @@ int command_generate(int n_args, char **args) {
     if (command_wants_help(n_args, args)) return command_print_help(usage, &set, 1), 0;
     const char *folder;
     struct hl_config *config = NULL;
-    enum hl_status status = command_read(n_args, args, &set, 1, &folder, "name a run's output_dir, a checkpoint or a Hugging Face folder", &config, &diag);
+    enum hl_status status = command_read(
+        n_args, args, &set, 1, &folder,
+        "name a run's output_dir, a checkpoint or a Hugging Face folder", &config, &diag);
     if (status == HL_OK) {
         struct hl_cpu cpu;
         char why[160];

@@ -1,5 +1,5 @@
-/* halley help [TOPIC]: the pages of docs/help, which are built into the program. Under the pages on plug-ins and presets
- * stands what this build really has, from the registries. */
+/* halley help [TOPIC]: the pages of docs/help, which are built into the program. Under the pages on
+ * plug-ins and presets stands what this build really has, from the registries. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,22 +10,29 @@
 /* ---- lists from the registries ---- */
 
 static void print_entry(const char *name, const char *summary, const char *paper) {
-    printf("  %-16s %s%s%s%s\n", name, summary, paper ? " (" : "", paper ? paper : "", paper ? ")" : "");
+    printf("  %-16s %s%s%s%s\n", name, summary, paper ? " (" : "", paper ? paper : "",
+           paper ? ")" : "");
 }
 
 static void list_strategies(void) {
-    for (const struct hl_strategy *const *s = hl_strategies(); *s; s++) print_entry((*s)->name, (*s)->summary, (*s)->paper);
+    for (const struct hl_strategy *const *s = hl_strategies(); *s; s++)
+        print_entry((*s)->name, (*s)->summary, (*s)->paper);
 }
 
 static void list_optimizers(void) {
-    for (const struct hl_optimizer *const *o = hl_optimizers(); *o; o++) print_entry((*o)->name, (*o)->summary, (*o)->paper);
+    for (const struct hl_optimizer *const *o = hl_optimizers(); *o; o++)
+        print_entry((*o)->name, (*o)->summary, (*o)->paper);
 }
 
 static void list_models(void) {
-    for (const struct hl_model_preset_row *row = hl_model_presets(); row->name; row++) print_entry(row->name, row->summary, NULL);
+    for (const struct hl_model_preset_row *row = hl_model_presets(); row->name; row++)
+        print_entry(row->name, row->summary, NULL);
 }
 
-static const struct { const char *topic, *heading; void (*list)(void); } lists[] = {
+static const struct {
+    const char *topic, *heading;
+    void (*list)(void);
+} lists[] = {
     {"strategies", "Strategies in this build (--strategy NAME):", list_strategies},
     {"optimizers", "Optimizers in this build (--optim NAME):", list_optimizers},
     {"models", "Presets in this build (--model NAME):", list_models},
@@ -44,7 +51,8 @@ static int print_topic(const struct help_topic *topic) {
 /* docs/options.md is this output; a test compares them. */
 static int print_options_markdown(void) {
     struct hl_buf text = {.mem = hl_mem_default()};
-    hl_buf_puts(&text, "# Options of a run\n\nFor `halley train`, `plan` and `eval`, as flags or YAML keys. Made from the option tables by\n"
+    hl_buf_puts(&text, "# Options of a run\n\nFor `halley train`, `plan` and `eval`, as flags or "
+                       "YAML keys. Made from the option tables by\n"
                        "`halley help options-markdown`; a test compares.\n\n");
     run_print_markdown(&text);
     bool failed = text.failed || fputs(text.data ? text.data : "", stdout) < 0;
@@ -56,14 +64,16 @@ static int print_options_markdown(void) {
 
 static void list_topics(FILE *out) {
     fprintf(out, "usage: halley help TOPIC\n\n");
-    for (const struct help_topic *topic = help_topics; topic->name; topic++) fprintf(out, "  %-12s %s\n", topic->name, topic->summary);
+    for (const struct help_topic *topic = help_topics; topic->name; topic++)
+        fprintf(out, "  %-12s %s\n", topic->name, topic->summary);
     fprintf(out, "\n'halley COMMAND --help' lists the options of a command.\n");
 }
 
 static const char *nearest_topic(const char *word) {
     const char *names[64];
     size_t n = 0;
-    while (n < sizeof names / sizeof *names && help_topics[n].name) names[n] = help_topics[n].name, n++;
+    while (n < sizeof names / sizeof *names && help_topics[n].name)
+        names[n] = help_topics[n].name, n++;
     return hl_nearest_word(word, names, n);
 }
 

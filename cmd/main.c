@@ -20,7 +20,8 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static void print_usage(FILE *out) {
     fprintf(out, "halley trains transformer language models on the machines people have\n\n"
                  "usage: halley COMMAND [ARGUMENTS]      halley COMMAND --help\n\n");
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
 }
 
 static int run(int argc, char **argv) {

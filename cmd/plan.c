@@ -6,9 +6,12 @@
 #include "command.h"
 #include "os/memory.h"
 
-static const char usage[] = "halley plan --memory [RUN.yaml] [--key value ...]: what a run will need, by class, before it runs\n\n"
-                            "  halley plan --memory --model gpt2-124m --block_size 256 --per_device_train_batch_size 4\n\n"
-                            "Takes every option of 'halley train'. Without --data the vocabulary is the tokenizer's, or the preset's.\n\n";
+static const char usage[] =
+    "halley plan --memory [RUN.yaml] [--key value ...]: what a run will need, by class, before it "
+    "runs\n\n"
+    "  halley plan --memory --model gpt2-124m --block_size 256 --per_device_train_batch_size 4\n\n"
+    "Takes every option of 'halley train'. Without --data the vocabulary is the tokenizer's, or "
+    "the preset's.\n\n";
 
 static void print_row(const char *name, uint64_t bytes) {
     char text[32];
@@ -28,24 +31,29 @@ static void print_plan(const struct hl_memory_plan *p, bool data) {
     hl_memory_read(&now);
     char there[32];
     hl_print_bytes(there, sizeof there, now.available_bytes);
-    printf("%s: %s are available here\n", p->total <= now.available_bytes ? "fits" : "does not fit", there);
+    printf("%s: %s are available here\n", p->total <= now.available_bytes ? "fits" : "does not fit",
+           there);
 }
 
-static enum hl_status run(struct hl_mem *mem, struct run_options *o, struct hl_log *log, struct hl_memory_plan *plan, bool *data_out,
-                          struct hl_diag *diag) {
+static enum hl_status run(struct hl_mem *mem, struct run_options *o, struct hl_log *log,
+                          struct hl_memory_plan *plan, bool *data_out, struct hl_diag *diag) {
     struct hl_tokenizer *tokenizer = NULL;
     struct hl_dataset *dataset = NULL;
     struct hl_model_config model;
     enum hl_status status = run_tokenizer(mem, o, &tokenizer, diag);
-    if (status == HL_OK && o->data.data.n) status = hl_dataset_open(mem, &o->data, tokenizer, 1, log, &dataset, diag);
+    if (status == HL_OK && o->data.data.n)
+        status = hl_dataset_open(mem, &o->data, tokenizer, 1, log, &dataset, diag);
     if (status == HL_OK) {
         bool named = *o->words.tokenizer || dataset || o->model.vocab_size;
         struct hl_model_config preset;
         int64_t vocab = hl_tokenizer_vocab_size(tokenizer);
-        if (!named && hl_model_preset(o->model.model, &preset, NULL) == HL_OK) vocab = preset.vocab_size;
+        if (!named && hl_model_preset(o->model.model, &preset, NULL) == HL_OK)
+            vocab = preset.vocab_size;
         status = hl_model_resolve(mem, &o->model, vocab, o->data.block_size, &model, diag);
     }
-    struct hl_trainer_setup setup = {.options = &o->train, .optimizer_options = &o->optimizer, .model = &model,
+    struct hl_trainer_setup setup = {.options = &o->train,
+                                     .optimizer_options = &o->optimizer,
+                                     .model = &model,
                                      .block_size = o->data.block_size};
     if (status == HL_OK) status = hl_memory_plan(mem, &setup, plan, diag);
     *data_out = dataset != NULL;
@@ -72,7 +80,8 @@ int command_plan(int n_args, char **args) {
         (void)hl_fail(&diag, HL_E_USER, "say what to plan: --memory");
         return command_fail("plan", HL_E_USER, &diag);
     }
-    enum hl_status status = run_read_options(mem, NULL, kept, args, &options, &config, &print_only, &diag);
+    enum hl_status status =
+        run_read_options(mem, NULL, kept, args, &options, &config, &print_only, &diag);
     if (status == HL_OK && print_only) status = run_print_config(mem, config, &diag);
     else if (status == HL_OK) status = run(mem, &options, &log, &plan, &data, &diag);
     hl_config_free(config);

@@ -13,10 +13,13 @@
 
 static const char usage[] =
     "halley train [RUN.yaml] [--key value ...]: train a language model\n\n"
-    "  halley train --data corpus.txt                              a small Llama on bytes, one pass over the file\n"
-    "  halley train --data corpus.txt --model gpt2 --n_layer 4 --n_embd 128 --n_head 4 --block_size 64 --max_steps 2000\n"
+    "  halley train --data corpus.txt                              a small Llama on bytes, one "
+    "pass over the file\n"
+    "  halley train --data corpus.txt --model gpt2 --n_layer 4 --n_embd 128 --n_head 4 "
+    "--block_size 64 --max_steps 2000\n"
     "  halley train run.yaml --learning_rate 3e-4                  flags win over the file\n"
-    "  halley train run.yaml --resume                              go on from the newest checkpoint\n\n"
+    "  halley train run.yaml --resume                              go on from the newest "
+    "checkpoint\n\n"
     "Ctrl-C finishes the step, saves and exits; a second one exits at once.\n\n";
 
 /* Everything a run is made of, in the order it is made. */
@@ -41,17 +44,20 @@ static enum hl_status open_tokenizer(struct job *job, struct hl_diag *diag) {
 
 static enum hl_status resolve_model(struct job *job, struct hl_diag *diag) {
     const struct hl_tokenizer *k = job->tokenizer;
-    enum hl_status status = hl_model_resolve(job->mem, &job->options.model, hl_tokenizer_vocab_size(k),
-                                             job->options.data.block_size, &job->model, diag);
+    enum hl_status status =
+        hl_model_resolve(job->mem, &job->options.model, hl_tokenizer_vocab_size(k),
+                         job->options.data.block_size, &job->model, diag);
     if (status != HL_OK) return status;
-    status = hl_model_folder(job->mem, &job->options.model, job->weights_dir, sizeof job->weights_dir, diag);
+    status = hl_model_folder(job->mem, &job->options.model, job->weights_dir,
+                             sizeof job->weights_dir, diag);
     if (status != HL_END) return status;
     job->model.bos_token_id = hl_tokenizer_bos(k);
     job->model.eos_token_id = hl_tokenizer_eos(k);
     return HL_OK;
 }
 
-/* The configuration of the run without how this start of it treats the folder: running the saved file must not remove a run. */
+/* The configuration of the run without how this start of it treats the folder: running the saved
+ * file must not remove a run. */
 static void print_what_repeats(struct job *job) {
     struct hl_train_options *o = &job->options.train, kept = *o;
     static char none[] = "";
@@ -61,16 +67,26 @@ static void print_what_repeats(struct job *job) {
     *o = kept;
 }
 
-static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end, struct hl_diag *diag) {
+static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end,
+                              struct hl_diag *diag) {
     const struct hl_train_options *o = &job->options.train;
-    bool used = o->resume || hl_is_inside(o->resume_from_checkpoint, o->output_dir) || o->overwrite_output_dir;
-    struct hl_trainer_setup setup = {.options = &job->options.train, .optimizer_options = &job->options.optimizer, .model = &job->model,
-                                     .block_size = job->options.data.block_size, .seed = job->options.data.seed, .log = log};
+    bool used = o->resume || hl_is_inside(o->resume_from_checkpoint, o->output_dir) ||
+                o->overwrite_output_dir;
+    struct hl_trainer_setup setup = {.options = &job->options.train,
+                                     .optimizer_options = &job->options.optimizer,
+                                     .model = &job->model,
+                                     .block_size = job->options.data.block_size,
+                                     .seed = job->options.data.seed,
+                                     .log = log};
     enum hl_status status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag);
     if (status == HL_OK) status = open_tokenizer(job, diag);
     if (status == HL_OK) status = resolve_model(job, diag);
-    if (status == HL_OK) status = hl_trainer_check(job->mem, &setup, diag); /* reading data may take long: mistakes first */
-    if (status == HL_OK) status = hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, log, &job->dataset, diag);
+    if (status == HL_OK)
+        status = hl_trainer_check(job->mem, &setup,
+                                  diag); /* reading data may take long: mistakes first */
+    if (status == HL_OK)
+        status = hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, log,
+                                 &job->dataset, diag);
     if (status != HL_OK) return status;
     setup.dataset = job->dataset;
     hl_signal_watch(); /* until here nothing is worth saving: a signal ends the program at once */
@@ -105,11 +121,13 @@ int command_train(int n_args, char **args) {
     enum hl_run_end end = HL_RUN_DONE;
     if (command_wants_help(n_args, args)) return run_print_help(usage), 0;
     bool print_only = false;
-    enum hl_status status = run_read_options(job.mem, NULL, n_args, args, &job.options, &job.config, &print_only, &diag);
+    enum hl_status status = run_read_options(job.mem, NULL, n_args, args, &job.options, &job.config,
+                                             &print_only, &diag);
     if (status == HL_OK) {
         job.yaml.mem = job.mem;
         print_what_repeats(&job);
-        if (job.yaml.failed) status = hl_fail_memory(&diag, job.yaml.n, "the configuration as text");
+        if (job.yaml.failed)
+            status = hl_fail_memory(&diag, job.yaml.n, "the configuration as text");
         else if (print_only) (void)fputs(job.yaml.data, stdout);
         else status = run_job(&job, &log, &end, &diag);
     }

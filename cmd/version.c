@@ -1,4 +1,5 @@
-/* halley version. Reads the versions of what is loaded, not of the headers it was built with, where the library tells. */
+/* halley version. Reads the versions of what is loaded, not of the headers it was built with, where
+ * the library tells. */
 #include <gnu/libc-version.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
-/* Train a small Llama on a text, from C: options from the same table as the program's, a tokenizer, a dataset, a trainer.
+/* Train a small Llama on a text, from C: options from the same table as the program's, a tokenizer,
+ * a dataset, a trainer.
  *
  *     cc train_tiny.c $(pkg-config --cflags --libs halley) && ./a.out [FILE]
  *
- * Without a file it learns a text of its own. The same seed prints the same losses, run after run. */
+ * Without a file it learns a text of its own. The same seed prints the same losses, run after run.
+ */
 #include <halley/halley.h>
 
 #include <stdio.h>
@@ -22,7 +24,8 @@ struct run {
     struct hl_trainer *trainer;
 };
 
-static enum hl_status set(struct run *run, const char *key, const char *value, struct hl_diag *diag) {
+static enum hl_status set(struct run *run, const char *key, const char *value,
+                          struct hl_diag *diag) {
     return hl_config_set(run->config, key, &value, 1, "train_tiny", 0, diag);
 }
 
@@ -35,19 +38,25 @@ static enum hl_status choose(struct run *run, const char *path, struct hl_diag *
         {NULL, hl_optimizer_rows, hl_optimizer_n_rows, &run->optimizer},
     };
     static const char *const wanted[][2] = {
-        {"model", "llama"},   {"num_hidden_layers", "2"}, {"hidden_size", "32"},  {"num_attention_heads", "2"},
-        {"block_size", "32"}, {"max_steps", "30"},        {"learning_rate", "1e-2"}, {"per_device_train_batch_size", "8"},
+        {"model", "llama"},        {"num_hidden_layers", "2"},
+        {"hidden_size", "32"},     {"num_attention_heads", "2"},
+        {"block_size", "32"},      {"max_steps", "30"},
+        {"learning_rate", "1e-2"}, {"per_device_train_batch_size", "8"},
     };
-    enum hl_status status = hl_config_new(run->mem, sets, sizeof sets / sizeof *sets, &run->config, diag);
+    enum hl_status status =
+        hl_config_new(run->mem, sets, sizeof sets / sizeof *sets, &run->config, diag);
     if (!status) status = set(run, "data", path, diag);
-    for (size_t i = 0; !status && i < sizeof wanted / sizeof *wanted; i++) status = set(run, wanted[i][0], wanted[i][1], diag);
+    for (size_t i = 0; !status && i < sizeof wanted / sizeof *wanted; i++)
+        status = set(run, wanted[i][0], wanted[i][1], diag);
     return status;
 }
 
 static enum hl_status prepare(struct run *run, const char *path, struct hl_diag *diag) {
     enum hl_status status = choose(run, path, diag);
     if (!status) status = hl_tokenizer_byte(run->mem, &run->tokenizer, diag);
-    if (!status) status = hl_dataset_open(run->mem, &run->data, run->tokenizer, 1, NULL, &run->dataset, diag);
+    if (!status)
+        status =
+            hl_dataset_open(run->mem, &run->data, run->tokenizer, 1, NULL, &run->dataset, diag);
     if (status) return status;
     int64_t T = run->data.block_size, V = hl_tokenizer_vocab_size(run->tokenizer);
     status = hl_model_resolve(run->mem, &run->model_options, V, T, &run->model, diag);
@@ -65,7 +74,8 @@ static enum hl_status train(struct run *run, struct hl_diag *diag) {
     struct hl_step_report report;
     enum hl_status status;
     while (!(status = hl_trainer_step(run->trainer, &report, diag)))
-        if (report.step == 1 || report.step % 10 == 0) printf("step %2d  loss %.4f\n", (int)report.step, report.loss);
+        if (report.step == 1 || report.step % 10 == 0)
+            printf("step %2d  loss %.4f\n", (int)report.step, report.loss);
     if (status != HL_END) return status;
     double loss;
     int64_t n_tokens;

@@ -1,5 +1,5 @@
-/* A shard from any bytes: refused or readable to its last token. Tried as it is, and with the header's checksum and length made
- * right, since a fuzzer never finds those by itself. */
+/* A shard from any bytes: refused or readable to its last token. Tried as it is, and with the
+ * header's checksum and length made right, since a fuzzer never finds those by itself. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,8 @@
 
 #include "fuzz_target.h"
 
-/* The bytes in a block of exactly their size, so that a sanitizer sees a read past the end. NULL: cannot be read. */
+/* The bytes in a block of exactly their size, so that a sanitizer sees a read past the end. NULL:
+ * cannot be read. */
 static uint8_t *read_all(const char *path, size_t *n_out) {
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;

@@ -8,7 +8,8 @@ double bench_now(void) { return (double)hl_clock_ns() * 1e-9; }
 
 void bench_fill(void *x, enum hl_dtype dtype, int64_t n, float scale) {
     for (int64_t i = 0; i < n; i++) {
-        float value = scale * ((float)(((uint64_t)i * 2654435761U >> 8) & 0xffff) / 32768.0F - 1.0F);
+        float value =
+            scale * ((float)(((uint64_t)i * 2654435761U >> 8) & 0xffff) / 32768.0F - 1.0F);
         if (dtype == HL_F32) ((float *)x)[i] = value;
         else ((struct hl_bf16 *)x)[i] = hl_bf16_from_f32(value);
     }

@@ -17,8 +17,9 @@ struct bench_attention {
     float *lse;
 };
 
-enum hl_status bench_attention_new(struct hl_mem *mem, enum hl_dtype dtype, int64_t B, int64_t T, int64_t H, int64_t D,
-                                   struct bench_attention **out, struct hl_diag *diag) {
+enum hl_status bench_attention_new(struct hl_mem *mem, enum hl_dtype dtype, int64_t B, int64_t T,
+                                   int64_t H, int64_t D, struct bench_attention **out,
+                                   struct hl_diag *diag) {
     struct bench_attention *s = hl_alloc(mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "attention");
     s->mem = mem;
@@ -28,7 +29,8 @@ enum hl_status bench_attention_new(struct hl_mem *mem, enum hl_dtype dtype, int6
         hl_free(mem, s);
         return status;
     }
-    size_t N = (size_t)(B * T), wide = 3 * N * (size_t)(H * D), narrow = N * (size_t)(H * D), t = hl_dtype_bytes(dtype);
+    size_t N = (size_t)(B * T), wide = 3 * N * (size_t)(H * D), narrow = N * (size_t)(H * D),
+           t = hl_dtype_bytes(dtype);
     s->offsets = hl_alloc(mem, (size_t)B + 1, sizeof *s->offsets);
     s->qkv = hl_alloc(mem, wide, t), s->dqkv = hl_alloc(mem, wide, t);
     s->out = hl_alloc(mem, narrow, t), s->dout = hl_alloc(mem, narrow, t);
@@ -66,7 +68,8 @@ double bench_attention_run(struct bench_attention *s) {
 
 /* Two products forward and five backward over half of the T x T pairs. */
 double bench_attention_flops(const struct bench_attention *s) {
-    double pairs = (double)s->shape.n_sequences * (double)s->shape.n_heads * (double)s->T * (double)(s->T + 1) / 2;
+    double pairs = (double)s->shape.n_sequences * (double)s->shape.n_heads * (double)s->T *
+                   (double)(s->T + 1) / 2;
     return 14 * pairs * (double)s->shape.head_dim;
 }
 
@@ -82,22 +85,28 @@ struct bench_adamw {
     char *from, *to;
 };
 
-enum hl_status bench_adamw_new(struct hl_mem *mem, enum hl_dtype dtype, int64_t n, struct bench_adamw **out,
-                               struct hl_diag *diag) {
+enum hl_status bench_adamw_new(struct hl_mem *mem, enum hl_dtype dtype, int64_t n,
+                               struct bench_adamw **out, struct hl_diag *diag) {
     struct bench_adamw *s = hl_alloc(mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "adamw");
     s->mem = mem;
     s->n = n;
-    s->copy_bytes = (size_t)n * (dtype == HL_BF16 ? 15 : 14); /* 16 read, 12 or 14 written per parameter */
+    s->copy_bytes =
+        (size_t)n * (dtype == HL_BF16 ? 15 : 14); /* 16 read, 12 or 14 written per parameter */
     enum hl_status status = hl_kernels_get(dtype, &s->k, diag);
     float **arrays[] = {&s->grad, &s->master, &s->m, &s->v};
     bool ok = status == HL_OK;
-    for (int i = 0; i < 4 && ok; i++) ok = (*arrays[i] = hl_alloc(mem, (size_t)n, sizeof(float))) != NULL;
-    if (ok && dtype == HL_BF16) ok = (s->narrow = hl_alloc(mem, (size_t)n, sizeof *s->narrow)) != NULL;
-    ok = ok && (s->from = hl_alloc(mem, s->copy_bytes, 1)) && (s->to = hl_alloc(mem, s->copy_bytes, 1));
+    for (int i = 0; i < 4 && ok; i++)
+        ok = (*arrays[i] = hl_alloc(mem, (size_t)n, sizeof(float))) != NULL;
+    if (ok && dtype == HL_BF16)
+        ok = (s->narrow = hl_alloc(mem, (size_t)n, sizeof *s->narrow)) != NULL;
+    ok = ok && (s->from = hl_alloc(mem, s->copy_bytes, 1)) &&
+         (s->to = hl_alloc(mem, s->copy_bytes, 1));
     if (!ok) {
         bench_adamw_free(s);
-        return status ? status : hl_fail_memory(diag, 18 * (unsigned long long)n + 2 * s->copy_bytes, "adamw");
+        return status
+                   ? status
+                   : hl_fail_memory(diag, 18 * (unsigned long long)n + 2 * s->copy_bytes, "adamw");
     }
     bench_fill(s->grad, HL_F32, n, 1);
     bench_fill(s->master, HL_F32, n, 1);
@@ -110,13 +119,20 @@ void bench_adamw_free(struct bench_adamw *s) {
     if (!s) return;
     hl_free(s->mem, s->to), hl_free(s->mem, s->from);
     hl_free(s->mem, s->narrow);
-    hl_free(s->mem, s->v), hl_free(s->mem, s->m), hl_free(s->mem, s->master), hl_free(s->mem, s->grad);
+    hl_free(s->mem, s->v), hl_free(s->mem, s->m), hl_free(s->mem, s->master),
+        hl_free(s->mem, s->grad);
     hl_free(s->mem, s);
 }
 
 double bench_adamw_run(struct bench_adamw *s) {
-    const struct hl_adamw p = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1,
-                               .correction1 = 1.1, .correction2 = 1.2, .grad_scale = 0.5F};
+    const struct hl_adamw p = {.lr = 1e-4,
+                               .beta1 = 0.9,
+                               .beta2 = 0.95,
+                               .epsilon = 1e-8,
+                               .weight_decay = 0.1,
+                               .correction1 = 1.1,
+                               .correction2 = 1.2,
+                               .grad_scale = 0.5F};
     double start = bench_now();
     s->k->adamw(s->n, &p, s->grad, s->master, s->m, s->v, s->narrow);
     return bench_now() - start;
@@ -126,8 +142,10 @@ double bench_adamw_copy(struct bench_adamw *s) {
     double start = bench_now();
 #pragma omp parallel
     {
-        size_t n = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num(), part = s->copy_bytes / n / 64 * 64;
-        memcpy(s->to + me * part, s->from + me * part, me == n - 1 ? s->copy_bytes - me * part : part);
+        size_t n = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num(),
+               part = s->copy_bytes / n / 64 * 64;
+        memcpy(s->to + me * part, s->from + me * part,
+               me == n - 1 ? s->copy_bytes - me * part : part);
     }
     return bench_now() - start;
 }
@@ -149,7 +167,8 @@ struct bench_head {
     struct hl_batch batch;
 };
 
-static enum hl_status make_head(struct bench_head *s, enum hl_dtype dtype, int64_t N, struct hl_diag *diag) {
+static enum hl_status make_head(struct bench_head *s, enum hl_dtype dtype, int64_t N,
+                                struct hl_diag *diag) {
     struct hl_model_config config;
     enum hl_status status = hl_model_preset("gpt2-124m", &config, diag);
     config.num_hidden_layers = 1;
@@ -187,10 +206,12 @@ static enum hl_status make_head(struct bench_head *s, enum hl_dtype dtype, int64
 
 static struct hl_block_data block_of(struct bench_head *s, int block) {
     int64_t offset = s->model->layout.blocks[block].offset;
-    return (struct hl_block_data){(char *)s->params + (size_t)offset * hl_dtype_bytes(s->k->dtype), s->grads + offset, false};
+    return (struct hl_block_data){(char *)s->params + (size_t)offset * hl_dtype_bytes(s->k->dtype),
+                                  s->grads + offset, false};
 }
 
-enum hl_status bench_head_new(struct hl_mem *mem, enum hl_dtype dtype, int64_t N, struct bench_head **out, struct hl_diag *diag) {
+enum hl_status bench_head_new(struct hl_mem *mem, enum hl_dtype dtype, int64_t N,
+                              struct bench_head **out, struct hl_diag *diag) {
     struct bench_head *s = hl_alloc(mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "head");
     s->mem = mem;

@@ -1,7 +1,7 @@
 /* The matrix products of one training step: which they are, and how long they take on their own.
  *
- * Activations come from one place, since a step has them in cache from the operation before; weights and gradients walk
- * through arrays of RING_BYTES, since a step meets each of them once. */
+ * Activations come from one place, since a step has them in cache from the operation before;
+ * weights and gradients walk through arrays of RING_BYTES, since a step meets each of them once. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,16 +22,28 @@ static void append(struct list *list, const char *name, const char *pass, struct
 }
 
 /* y [N, O] = x [N, I] W^T with W [O, I]: forward, gradient of x, gradient of W. */
-static void append_matrix(struct list *list, const char *name, int64_t N, int64_t I, int64_t O, int64_t times, bool head) {
-    append(list, name, "fwd", (struct bench_product){.M = N, .N = O, .K = I, .tb = true, .f32_out = head, .times = times});
+static void append_matrix(struct list *list, const char *name, int64_t N, int64_t I, int64_t O,
+                          int64_t times, bool head) {
+    append(list, name, "fwd",
+           (struct bench_product){
+               .M = N, .N = O, .K = I, .tb = true, .f32_out = head, .times = times});
     append(list, name, "dX", (struct bench_product){.M = N, .N = I, .K = O, .times = times});
-    append(list, name, "dW", (struct bench_product){.M = O, .N = I, .K = N, .ta = true, .add = head, .f32_out = true, .times = times,
-                                                    .weight = BENCH_WEIGHT_C});
+    append(list, name, "dW",
+           (struct bench_product){.M = O,
+                                  .N = I,
+                                  .K = N,
+                                  .ta = true,
+                                  .add = head,
+                                  .f32_out = true,
+                                  .times = times,
+                                  .weight = BENCH_WEIGHT_C});
 }
 
-int bench_products_of(const struct hl_model *model, int64_t N, int64_t R, struct bench_product out[BENCH_MOST_PRODUCTS]) {
+int bench_products_of(const struct hl_model *model, int64_t N, int64_t R,
+                      struct bench_product out[BENCH_MOST_PRODUCTS]) {
     const struct hl_model_config *c = &model->config;
-    int64_t C = c->hidden_size, L = c->num_hidden_layers, inner = c->num_attention_heads * c->head_dim;
+    int64_t C = c->hidden_size, L = c->num_hidden_layers,
+            inner = c->num_attention_heads * c->head_dim;
     int64_t qkv = inner + 2 * c->num_key_value_heads * c->head_dim, F = c->intermediate_size;
     struct list list = {out, 0};
     append_matrix(&list, "qkv", N, C, qkv, L, false);
@@ -42,7 +54,9 @@ int bench_products_of(const struct hl_model *model, int64_t N, int64_t R, struct
     return list.n;
 }
 
-double bench_product_flops(const struct bench_product *p) { return 2.0 * (double)p->M * (double)p->N * (double)p->K; }
+double bench_product_flops(const struct bench_product *p) {
+    return 2.0 * (double)p->M * (double)p->N * (double)p->K;
+}
 
 /* ---- how long ---- */
 
@@ -72,11 +86,13 @@ static void *next(struct ring *ring, int64_t bytes) {
 }
 
 static enum hl_status make_operands(struct bench_products *s, struct hl_diag *diag) {
-    int64_t a = 0, b = 0, c = 0, weight = RING_BYTES, gradient = RING_BYTES, t = (int64_t)hl_dtype_bytes(s->dtype);
+    int64_t a = 0, b = 0, c = 0, weight = RING_BYTES, gradient = RING_BYTES,
+            t = (int64_t)hl_dtype_bytes(s->dtype);
     for (int i = 0; i < s->n; i++) {
         const struct bench_product *p = &s->list[i];
         a = most(a, p->M * p->K);
-        if (p->weight == BENCH_WEIGHT_B) weight = most(weight, p->K * p->N * t), c = most(c, p->M * p->N);
+        if (p->weight == BENCH_WEIGHT_B)
+            weight = most(weight, p->K * p->N * t), c = most(c, p->M * p->N);
         else gradient = most(gradient, p->M * p->N * 4), b = most(b, p->K * p->N);
     }
     s->a = hl_alloc(s->mem, (size_t)a, sizeof(float));
@@ -85,7 +101,8 @@ static enum hl_status make_operands(struct bench_products *s, struct hl_diag *di
     s->weights = (struct ring){hl_alloc(s->mem, (size_t)weight, 1), weight, 0};
     s->gradients = (struct ring){hl_alloc(s->mem, (size_t)gradient, 1), gradient, 0};
     if (!s->a || !s->b || !s->c || !s->weights.data || !s->gradients.data)
-        return hl_fail_memory(diag, (unsigned long long)(4 * (a + b + c) + weight + gradient), "operands of products");
+        return hl_fail_memory(diag, (unsigned long long)(4 * (a + b + c) + weight + gradient),
+                              "operands of products");
     bench_fill(s->a, s->dtype, a, 0.5F);
     bench_fill(s->b, s->dtype, b, 0.5F);
     bench_fill(s->weights.data, s->dtype, weight / t, 0.5F);
@@ -93,8 +110,9 @@ static enum hl_status make_operands(struct bench_products *s, struct hl_diag *di
     return HL_OK;
 }
 
-enum hl_status bench_products_new(struct hl_mem *mem, const struct bench_product *list, int n, enum hl_dtype dtype,
-                                  struct bench_products **out, struct hl_diag *diag) {
+enum hl_status bench_products_new(struct hl_mem *mem, const struct bench_product *list, int n,
+                                  enum hl_dtype dtype, struct bench_products **out,
+                                  struct hl_diag *diag) {
     struct bench_products *s = hl_alloc(mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "products");
     *s = (struct bench_products){.mem = mem, .list = list, .n = n, .dtype = dtype};
@@ -121,27 +139,38 @@ void bench_products_free(struct bench_products *s) {
 static struct hl_product operands(struct bench_products *s, const struct bench_product *p) {
     bool forward = p->weight == BENCH_WEIGHT_B;
     int64_t t = (int64_t)hl_dtype_bytes(s->dtype);
-    return (struct hl_product){
-        .M = p->M, .N = p->N, .K = p->K, .ta = p->ta, .tb = p->tb, .add = p->add, .in = s->dtype,
-        .out = p->f32_out ? HL_F32 : s->dtype, .A = s->a, .lda = p->ta ? p->M : p->K,
-        .B = forward ? next(&s->weights, p->K * p->N * t) : s->b, .ldb = p->tb ? p->K : p->N,
-        .C = forward ? s->c : next(&s->gradients, p->M * p->N * 4), .ldc = p->N};
+    return (struct hl_product){.M = p->M,
+                               .N = p->N,
+                               .K = p->K,
+                               .ta = p->ta,
+                               .tb = p->tb,
+                               .add = p->add,
+                               .in = s->dtype,
+                               .out = p->f32_out ? HL_F32 : s->dtype,
+                               .A = s->a,
+                               .lda = p->ta ? p->M : p->K,
+                               .B = forward ? next(&s->weights, p->K * p->N * t) : s->b,
+                               .ldb = p->tb ? p->K : p->N,
+                               .C = forward ? s->c : next(&s->gradients, p->M * p->N * 4),
+                               .ldc = p->N};
 }
 
-enum hl_status bench_products_run(struct bench_products *s, enum bench_engine engine, int i, int64_t times,
-                                  double *seconds_out, struct hl_diag *diag) {
+enum hl_status bench_products_run(struct bench_products *s, enum bench_engine engine, int i,
+                                  int64_t times, double *seconds_out, struct hl_diag *diag) {
     double start = bench_now();
     for (int64_t k = 0; k < times; k++) {
         struct hl_product p = operands(s, &s->list[i]);
-        enum hl_status status = engine == BENCH_ENGINE_HALLEY ? hl_product_run(s->halley, &p, diag)
-                                                              : bench_library_run(s->library, i, &p, diag);
+        enum hl_status status = engine == BENCH_ENGINE_HALLEY
+                                    ? hl_product_run(s->halley, &p, diag)
+                                    : bench_library_run(s->library, i, &p, diag);
         if (status) return status;
     }
     *seconds_out = bench_now() - start;
     return HL_OK;
 }
 
-enum hl_status bench_products_step(struct bench_products *s, enum bench_engine engine, double *seconds_out, struct hl_diag *diag) {
+enum hl_status bench_products_step(struct bench_products *s, enum bench_engine engine,
+                                   double *seconds_out, struct hl_diag *diag) {
     double sum = 0;
     for (int i = 0; i < s->n; i++) {
         double seconds;

@@ -1,4 +1,5 @@
-/* Where lines for people go. The library never prints: the program (or an embedding) passes a sink. */
+/* Where lines for people go. The library never prints: the program (or an embedding) passes a sink.
+ */
 #ifndef HALLEY_LOG_H
 #define HALLEY_LOG_H
 
@@ -7,8 +8,9 @@
 enum hl_log_level { HL_LOG_DEBUG, HL_LOG_INFO, HL_LOG_WARN, HL_LOG_ERROR };
 
 struct hl_log {
-    void (*line)(struct hl_log *log, enum hl_log_level level, const char *text); /* text without newline */
-    enum hl_log_level least; /* lines below it are dropped before formatting */
+    void (*line)(struct hl_log *log, enum hl_log_level level,
+                 const char *text); /* text without newline */
+    enum hl_log_level least;        /* lines below it are dropped before formatting */
     void *context;
 };
 

@@ -1,10 +1,12 @@
-/* A strategy listens to the loop's events and decides when, with whom and what to exchange, and when parameters are updated.
- * It sees parameters, gradients, collectives, a clock and a random stream - and nothing else - so that the same object runs
- * in training and in the simulator. Plug-ins: src/strategies/<name>.c + a line in strategies.def.
+/* A strategy listens to the loop's events and decides when, with whom and what to exchange, and
+ * when parameters are updated. It sees parameters, gradients, collectives, a clock and a random
+ * stream - and nothing else - so that the same object runs in training and in the simulator.
+ * Plug-ins: src/strategies/<name>.c + a line in strategies.def.
  *
- * The loop calls the slots on one thread, in the order of the schedule. Slots start work and never block: where something
- * must be waited for, the slot returns HL_PENDING, the loop calls poll until that answers HL_OK (or a deadline passes) and
- * then the same slot again, which must not start its work twice. */
+ * The loop calls the slots on one thread, in the order of the schedule. Slots start work and never
+ * block: where something must be waited for, the slot returns HL_PENDING, the loop calls poll until
+ * that answers HL_OK (or a deadline passes) and then the same slot again, which must not start its
+ * work twice. */
 #ifndef HALLEY_STRATEGY_H
 #define HALLEY_STRATEGY_H
 
@@ -27,13 +29,14 @@ enum hl_strategy_caps {
     HL_CAP_ASYNC = 2,     /* results are applied on arrival, not at a fixed step */
 };
 
-/* The engine owns the buffers: parameter versions, gradients, optimizer slots. A strategy asks for ranges by name. */
+/* The engine owns the buffers: parameter versions, gradients, optimizer slots. A strategy asks for
+ * ranges by name. */
 struct hl_engine;
 
 enum hl_buffer {
-    HL_BUFFER_MASTER,   /* f32 weights that the optimizer writes */
-    HL_BUFFER_GRAD,     /* f32 sums over supervised tokens since the last grad_clear */
-    HL_BUFFER_SLOT0,    /* optimizer state */
+    HL_BUFFER_MASTER, /* f32 weights that the optimizer writes */
+    HL_BUFFER_GRAD,   /* f32 sums over supervised tokens since the last grad_clear */
+    HL_BUFFER_SLOT0,  /* optimizer state */
     HL_BUFFER_SLOT1,
 };
 
@@ -55,7 +58,7 @@ struct hl_strategy_env {
     struct hl_products *products;
     const struct hl_optimizer *optimizer;
     const struct hl_optimizer_options *optimizer_options;
-    const void *options;     /* the plug-in's own options struct */
+    const void *options; /* the plug-in's own options struct */
     int rank, n_ranks;
     uint64_t seed;
     double (*now)(void *clock); /* seconds; virtual in the simulator */
@@ -71,26 +74,31 @@ void hl_engine_grad_clear(struct hl_engine *engine);
 
 /* What a step was made of, told at step_end. */
 struct hl_step {
-    int64_t index;            /* committed updates before this one */
-    int64_t n_supervised;     /* tokens behind the gradient on this rank */
+    int64_t index;        /* committed updates before this one */
+    int64_t n_supervised; /* tokens behind the gradient on this rank */
     double learning_rate;
-    double max_grad_norm;     /* 0: no clipping */
+    double max_grad_norm; /* 0: no clipping */
 };
 struct hl_step_result {
-    bool applied;       /* false: gradient not finite, nothing changed */
-    double grad_norm;   /* global norm of the mean gradient, before clipping */
-    int bad_block;      /* when not applied: the block of the backward pass in which it began; else -1 */
+    bool applied;     /* false: gradient not finite, nothing changed */
+    double grad_norm; /* global norm of the mean gradient, before clipping */
+    int bad_block; /* when not applied: the block of the backward pass in which it began; else -1 */
     int64_t n_supervised; /* over all ranks */
 };
-/* After a micro-batch: another one, another one after a round of exchange, or the step is over. A strategy that answers
- * decides how many micro-batches a step has, within the rows of the run; the plan is gradient_accumulation_steps. */
+/* After a micro-batch: another one, another one after a round of exchange, or the step is over. A
+ * strategy that answers decides how many micro-batches a step has, within the rows of the run; the
+ * plan is gradient_accumulation_steps. */
 enum hl_micro_answer { HL_MICRO_MORE, HL_MICRO_ROUND, HL_MICRO_STEP };
 
-struct hl_saved_state { const char *name; float *data; int64_t n; }; /* f32 arrays beyond master and optimizer slots */
+struct hl_saved_state {
+    const char *name;
+    float *data;
+    int64_t n;
+}; /* f32 arrays beyond master and optimizer slots */
 
 struct hl_strategy {
     const char *name, *summary, *paper;
-    unsigned caps; /* enum hl_strategy_caps */
+    unsigned caps;                /* enum hl_strategy_caps */
     const struct hl_option *rows; /* own options, keys "name.option"; NULL: none */
     size_t n_rows, options_bytes;
 
@@ -98,20 +106,25 @@ struct hl_strategy {
     enum hl_status (*check)(const struct hl_strategy_env *env, struct hl_diag *diag);
     struct hl_strategy_need (*cost)(const struct hl_strategy_env *env);
 
-    enum hl_status (*init)(const struct hl_strategy_env *env, void **state_out, struct hl_diag *diag);
+    enum hl_status (*init)(const struct hl_strategy_env *env, void **state_out,
+                           struct hl_diag *diag);
     void (*fini)(void *state);
 
     enum hl_status (*step_begin)(void *state, int64_t step, struct hl_diag *diag);
-    /* Before a block runs: its parameters must be there when this returns HL_OK. backward: for its gradient, or to compute
-     * again what the backward pass will read. */
+    /* Before a block runs: its parameters must be there when this returns HL_OK. backward: for its
+     * gradient, or to compute again what the backward pass will read. */
     enum hl_status (*block_enter)(void *state, int block, bool backward, struct hl_diag *diag);
     enum hl_status (*block_exit)(void *state, int block, bool backward, struct hl_diag *diag);
-    /* The gradient of a block has this micro-batch's last contribution; last_micro: as planned, the step's too. */
+    /* The gradient of a block has this micro-batch's last contribution; last_micro: as planned, the
+     * step's too. */
     enum hl_status (*grad_ready)(void *state, int block, bool last_micro, struct hl_diag *diag);
-    enum hl_status (*micro_end)(void *state, int micro, int64_t n_supervised, enum hl_micro_answer *answer, struct hl_diag *diag);
-    enum hl_status (*step_end)(void *state, const struct hl_step *step, struct hl_step_result *out, struct hl_diag *diag);
+    enum hl_status (*micro_end)(void *state, int micro, int64_t n_supervised,
+                                enum hl_micro_answer *answer, struct hl_diag *diag);
+    enum hl_status (*step_end)(void *state, const struct hl_step *step, struct hl_step_result *out,
+                               struct hl_diag *diag);
 
-    bool (*sync_due)(void *state, int64_t step); /* after a committed step; step: how many there are now; pure */
+    bool (*sync_due)(void *state,
+                     int64_t step); /* after a committed step; step: how many there are now; pure */
     enum hl_status (*sync)(void *state, struct hl_diag *diag);
     enum hl_status (*poll)(void *state, struct hl_diag *diag);
     /* Before evaluation and checkpoints: nothing is in flight afterwards. */
@@ -119,15 +132,18 @@ struct hl_strategy {
     /* Membership changed. Not called yet: there is one rank. */
     enum hl_status (*peers)(void *state, int rank, int n_ranks, struct hl_diag *diag);
 
-    /* Arrays to save beside master and slots; the loader fills the same arrays before the first step. n 0: none. */
+    /* Arrays to save beside master and slots; the loader fills the same arrays before the first
+     * step. n 0: none. */
     int (*saved)(void *state, struct hl_saved_state *out, int capacity);
     /* Which parameters evaluation and export look at: NULL slot = the master. Not asked yet. */
     const float *(*view)(void *state);
     int (*metrics)(void *state, struct hl_metric *out, int capacity);
 };
-/* Slots that may be NULL: step_begin block_enter block_exit grad_ready micro_end sync_due sync poll drain peers saved view metrics. */
+/* Slots that may be NULL: step_begin block_enter block_exit grad_ready micro_end sync_due sync poll
+ * drain peers saved view metrics. */
 
-enum hl_status hl_strategy_find(const char *name, const struct hl_strategy **out, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_strategy_find(const char *name, const struct hl_strategy **out,
+                                struct hl_diag *diag) HL_MUST_CHECK;
 const struct hl_strategy *const *hl_strategies(void); /* NULL-terminated */
 
 #endif

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Shortest decimal text that reads back to the same bits; NaN and infinities become "NaN", "Infinity", "-Infinity". */
+/* Shortest decimal text that reads back to the same bits; NaN and infinities become "NaN",
+ * "Infinity", "-Infinity". */
 void hl_print_f64(char *out, size_t capacity, double value);
 void hl_print_f32(char *out, size_t capacity, float value);
 /* Fixed decimals, for people: hl_print_fixed(out, n, 3.14159, 2) gives "3.14". */

@@ -1,4 +1,5 @@
-/* Allocation through passed-in allocators. A block carries a 64-byte header with its size, so that freeing needs none. */
+/* Allocation through passed-in allocators. A block carries a 64-byte header with its size, so that
+ * freeing needs none. */
 #include "halley/mem.h"
 
 #include <assert.h>
@@ -10,7 +11,9 @@
 
 enum { HEADER = 64 };
 
-struct header { size_t bytes; }; /* whole block, header included */
+struct header {
+    size_t bytes;
+}; /* whole block, header included */
 
 bool hl_size_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
 bool hl_size_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
@@ -71,14 +74,17 @@ char *hl_strndup(struct hl_mem *mem, const char *text, size_t n) {
     return copy;
 }
 
-char *hl_strdup(struct hl_mem *mem, const char *text) { return hl_strndup(mem, text, strlen(text)); }
+char *hl_strdup(struct hl_mem *mem, const char *text) {
+    return hl_strndup(mem, text, strlen(text));
+}
 
 /* ---- growable byte string ---- */
 
 static bool buf_room(struct hl_buf *buf, size_t more) {
     size_t need;
     if (buf->failed) return false;
-    if (!hl_size_add(buf->n, more, &need) || !hl_size_add(need, 1, &need)) return !(buf->failed = true);
+    if (!hl_size_add(buf->n, more, &need) || !hl_size_add(need, 1, &need))
+        return !(buf->failed = true);
     if (need <= buf->capacity) return true;
     size_t capacity = buf->capacity ? buf->capacity : 128;
     while (capacity < need)
@@ -135,7 +141,8 @@ void hl_buf_json_string(struct hl_buf *buf, const char *utf8) {
         case '\r': hl_buf_puts(buf, "\\r"); break;
         case '\t': hl_buf_puts(buf, "\\t"); break;
         default:
-            if ((unsigned char)*c < 0x20) hl_buf_printf(buf, "\\u%04x", (unsigned)(unsigned char)*c);
+            if ((unsigned char)*c < 0x20)
+                hl_buf_printf(buf, "\\u%04x", (unsigned)(unsigned char)*c);
             else hl_buf_add(buf, c, 1);
         }
     }

@@ -1,7 +1,7 @@
 /* Options: finding a key, checking a value against its row, storing it; command-line flags.
  *
- * Every sentence about an option is written here, from its row. YAML is in option_yaml.c, help and saved
- * configurations in option_help.c. This file knows no option by name. */
+ * Every sentence about an option is written here, from its row. YAML is in option_yaml.c, help and
+ * saved configurations in option_help.c. This file knows no option by name. */
 #include "halley/option.h"
 
 #include <ctype.h>
@@ -51,7 +51,8 @@ static bool in_words(const char *words, const char *word) {
 static bool answers_to(const struct hl_option_entry *entry, const char *key) {
     if (entry->prefix) {
         size_t n = strlen(entry->prefix);
-        if (strlen(key) <= n || !hl_option_same_n(key, entry->prefix, n) || key[n] != '.') return false;
+        if (strlen(key) <= n || !hl_option_same_n(key, entry->prefix, n) || key[n] != '.')
+            return false;
         key += n + 1;
     }
     return hl_option_same(entry->row->name, key) || in_words(entry->row->aliases, key);
@@ -65,18 +66,23 @@ struct hl_option_entry *hl_config_find(const struct hl_config *config, const cha
 
 /* ---- "did you mean" ---- */
 
-static size_t least3(size_t a, size_t b, size_t c) { return a < b ? (a < c ? a : c) : b < c ? b : c; }
+static size_t least3(size_t a, size_t b, size_t c) {
+    return a < b ? (a < c ? a : c) : b < c ? b : c;
+}
 
-/* Edit distance with transposition of neighbours (Damerau's restricted form); '-' equals '_', case is ignored. */
+/* Edit distance with transposition of neighbours (Damerau's restricted form); '-' equals '_', case
+ * is ignored. */
 static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
     size_t rows[3][HL_KEY_BYTES + 1], *before = rows[0], *last = rows[1], *row = rows[2];
     for (size_t j = 0; j <= m; j++) before[j] = last[j] = j;
     for (size_t i = 1; i <= n; i++) {
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            bool equal = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]) || hl_option_same_n(a + i - 1, b + j - 1, 1);
+            bool equal = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]) ||
+                         hl_option_same_n(a + i - 1, b + j - 1, 1);
             row[j] = least3(last[j] + 1, row[j - 1] + 1, last[j - 1] + !equal);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < row[j])
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < row[j])
                 row[j] = before[j - 2] + 1;
         }
         size_t *free_row = before;
@@ -95,7 +101,8 @@ struct nearest {
 /* Keep the candidate when it is nearer than what is kept; within a third of the word's length. */
 static bool consider(struct nearest *best, const char *word, const char *candidate, size_t n) {
     size_t n_word = strlen(word), limit = n_word / 3 ? n_word / 3 : 1;
-    if (n_word >= HL_KEY_BYTES || n >= HL_KEY_BYTES || n > n_word + limit || n_word > n + limit) return false;
+    if (n_word >= HL_KEY_BYTES || n >= HL_KEY_BYTES || n > n_word + limit || n_word > n + limit)
+        return false;
     size_t distance = edit_distance(word, n_word, candidate, n);
     if (distance > limit || distance >= n || distance >= best->distance) return false;
     best->distance = distance;
@@ -111,7 +118,8 @@ const char *hl_nearest_word(const char *word, const char *const *candidates, siz
     return found;
 }
 
-static void consider_entry(struct nearest *best, const char *key, const struct hl_option_entry *entry) {
+static void consider_entry(struct nearest *best, const char *key,
+                           const struct hl_option_entry *entry) {
     char full[HL_KEY_BYTES], word[HL_KEY_BYTES];
     hl_option_key(full, entry->prefix, entry->row->name);
     consider(best, key, full, strlen(full));
@@ -130,8 +138,8 @@ static void in_manner(char *text, const char *typed) {
             if (*c == '_') *c = '-';
 }
 
-enum hl_status hl_config_unknown(const struct hl_config *config, const char *key, const struct hl_place *place,
-                                 struct hl_diag *diag) {
+enum hl_status hl_config_unknown(const struct hl_config *config, const char *key,
+                                 const struct hl_place *place, struct hl_diag *diag) {
     struct nearest best = {.distance = SIZE_MAX};
     const char *part = strrchr(key, '.'); /* "model.hidden_size": perhaps "hidden_size" was meant */
     for (size_t i = 0; i < config->n_entries; i++) {
@@ -143,9 +151,10 @@ enum hl_status hl_config_unknown(const struct hl_config *config, const char *key
     char name[HL_KEY_BYTES + 4] = "";
     if (!place->flag) (void)snprintf(name, sizeof name, " '%.*s'", HL_KEY_BYTES - 1, key);
     if (best.distance == SIZE_MAX)
-        return hl_fail_at(diag, HL_E_USER, place->file, place->line, 0, "unknown option%s; --help lists them all", name);
-    return hl_fail_at(diag, HL_E_USER, place->file, place->line, 0, "unknown option%s; did you mean '%s%s'?", name, dashes,
-                      best.text);
+        return hl_fail_at(diag, HL_E_USER, place->file, place->line, 0,
+                          "unknown option%s; --help lists them all", name);
+    return hl_fail_at(diag, HL_E_USER, place->file, place->line, 0,
+                      "unknown option%s; did you mean '%s%s'?", name, dashes, best.text);
 }
 
 /* ---- values ---- */
@@ -159,8 +168,10 @@ void hl_option_range(const struct hl_option *row, char *out, size_t capacity) {
     hl_print_f64(most, sizeof most, row->most);
     enum { HUGE_RANGE = 1000000000 }; /* nobody reads a bound above it */
     if (row->least == 0 && row->most == 0) return;
-    if (row->most >= HUGE_RANGE) (void)snprintf(out, capacity, "at least %s%s%s", least, space, unit);
-    else if (row->least <= -HUGE_RANGE) (void)snprintf(out, capacity, "at most %s%s%s", most, space, unit);
+    if (row->most >= HUGE_RANGE)
+        (void)snprintf(out, capacity, "at least %s%s%s", least, space, unit);
+    else if (row->least <= -HUGE_RANGE)
+        (void)snprintf(out, capacity, "at most %s%s%s", most, space, unit);
     else (void)snprintf(out, capacity, "from %s to %s%s%s", least, most, space, unit);
 }
 
@@ -172,22 +183,25 @@ bool hl_option_has_choice(const struct hl_option *row, int index, char *out, siz
     return false;
 }
 
-/* Why a value was refused: "run.yaml:3: learning_rate: 'abc' ..." or "--learning-rate: 'abc' ...". */
+/* Why a value was refused: "run.yaml:3: learning_rate: 'abc' ..." or "--learning-rate: 'abc' ...".
+ */
 struct refusal {
     const struct hl_option_entry *entry;
     const struct hl_place *place;
     struct hl_diag *diag;
 };
 
-HL_PRINTF(2, 3) static enum hl_status refuse(const struct refusal *refusal, const char *format, ...) {
+HL_PRINTF(2, 3)
+static enum hl_status refuse(const struct refusal *refusal, const char *format, ...) {
     char why[768], key[HL_KEY_BYTES] = "";
     va_list args;
     va_start(args, format);
     (void)vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    if (!refusal->place->flag) hl_option_key(key, refusal->entry->prefix, refusal->entry->row->name);
-    return hl_fail_at(refusal->diag, HL_E_USER, refusal->place->file, refusal->place->line, 0, "%s%s%s", key,
-                      refusal->place->flag ? "" : ": ", why);
+    if (!refusal->place->flag)
+        hl_option_key(key, refusal->entry->prefix, refusal->entry->row->name);
+    return hl_fail_at(refusal->diag, HL_E_USER, refusal->place->file, refusal->place->line, 0,
+                      "%s%s%s", key, refusal->place->flag ? "" : ": ", why);
 }
 
 /* Longest part of a user's text that is quoted back. */
@@ -199,7 +213,8 @@ static enum hl_status out_of_range(const struct refusal *refusal, const char *te
     return refuse(refusal, "%.*s is out of range; allowed is %s", QUOTED, text, range);
 }
 
-/* The default itself is always allowed: it may be a mark such as -1, and a saved run must read back. */
+/* The default itself is always allowed: it may be a mark such as -1, and a saved run must read
+ * back. */
 static bool in_range(const struct hl_option *row, double value) {
     double initial = 0;
     if (row->least == 0 && row->most == 0) return true;
@@ -208,7 +223,8 @@ static bool in_range(const struct hl_option *row, double value) {
 }
 
 static enum hl_status parse_bool(const struct refusal *refusal, const char *text, bool *out) {
-    static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no", "off", "0"};
+    static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no",
+                                                                                "off", "0"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
         if (!strcasecmp(text, yes[i])) return *out = true, HL_OK;
         if (!strcasecmp(text, no[i])) return *out = false, HL_OK;
@@ -219,7 +235,8 @@ static enum hl_status parse_bool(const struct refusal *refusal, const char *text
 static const char *number_hint(const char *text, const char *unit) {
     static const char digits[] = "+-.0123456789";
     if (strchr(text, '_') || strchr(text, ',')) return "; write it without '_' and ','";
-    if (strspn(text, digits) && (!unit || !strcmp(unit, "bytes"))) return "; write a plain number, without suffix";
+    if (strspn(text, digits) && (!unit || !strcmp(unit, "bytes")))
+        return "; write a plain number, without suffix";
     return "";
 }
 
@@ -229,10 +246,12 @@ static enum hl_status parse_i64(const struct refusal *refusal, const char *text,
     int64_t value;
     if (!hl_parse_i64(text, &value)) {
         if (!hl_parse_f64(text, &real))
-            return refuse(refusal, "'%.*s' is not a whole number%s", QUOTED, text, number_hint(text, row->unit));
+            return refuse(refusal, "'%.*s' is not a whole number%s", QUOTED, text,
+                          number_hint(text, row->unit));
         if (real != floor(real)) return refuse(refusal, "%.*s is not a whole number", QUOTED, text);
         if (fabs(real) >= 1e15) return refuse(refusal, "%.*s is too large", QUOTED, text);
-        return refuse(refusal, "%.*s is not written as a whole number; write %lld", QUOTED, text, (long long)real);
+        return refuse(refusal, "%.*s is not written as a whole number; write %lld", QUOTED, text,
+                      (long long)real);
     }
     if (!in_range(row, (double)value)) return out_of_range(refusal, text);
     *out = value;
@@ -242,7 +261,8 @@ static enum hl_status parse_i64(const struct refusal *refusal, const char *text,
 static enum hl_status parse_f64(const struct refusal *refusal, const char *text, double *out) {
     double value;
     if (!hl_parse_f64(text, &value))
-        return refuse(refusal, "'%.*s' is not a number%s", QUOTED, text, number_hint(text, refusal->entry->row->unit));
+        return refuse(refusal, "'%.*s' is not a number%s", QUOTED, text,
+                      number_hint(text, refusal->entry->row->unit));
     if (!in_range(refusal->entry->row, value)) return out_of_range(refusal, text);
     *out = value;
     return HL_OK;
@@ -257,12 +277,14 @@ static enum hl_status parse_choice(const struct refusal *refusal, const char *te
         consider(&best, text, word, n);
     }
     if (best.distance == SIZE_MAX)
-        return refuse(refusal, "'%.*s' is not one of: %s", QUOTED, text, refusal->entry->row->choices);
-    return refuse(refusal, "'%.*s' is not one of: %s; did you mean '%s'?", QUOTED, text, refusal->entry->row->choices,
-                  best.text);
+        return refuse(refusal, "'%.*s' is not one of: %s", QUOTED, text,
+                      refusal->entry->row->choices);
+    return refuse(refusal, "'%.*s' is not one of: %s; did you mean '%s'?", QUOTED, text,
+                  refusal->entry->row->choices, best.text);
 }
 
-/* Bytes of the UTF-8 sequence at text, 0 when it is not one (overlong forms and surrogates are not). */
+/* Bytes of the UTF-8 sequence at text, 0 when it is not one (overlong forms and surrogates are
+ * not). */
 static size_t utf8_length(const unsigned char *text) {
     if (text[0] < 0x80) return 1;
     size_t n = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
@@ -278,8 +300,10 @@ static enum hl_status check_text(const struct refusal *refusal, const char *text
     size_t n;
     for (const unsigned char *c = (const unsigned char *)text; *c; c += n)
         if (!(n = utf8_length(c)))
-            return refuse(refusal, "the text is not valid UTF-8 at byte %zu; it could not be saved with the run",
-                          (size_t)(c - (const unsigned char *)text) + 1);
+            return refuse(
+                refusal,
+                "the text is not valid UTF-8 at byte %zu; it could not be saved with the run",
+                (size_t)(c - (const unsigned char *)text) + 1);
     return HL_OK;
 }
 
@@ -290,8 +314,8 @@ static void free_list(struct hl_mem *mem, struct hl_string_list *list) {
 }
 
 /* The new list is whole before the old one is let go. */
-static enum hl_status store_list(struct hl_config *config, const struct refusal *refusal, const char *const *values,
-                                 size_t n_values, bool add) {
+static enum hl_status store_list(struct hl_config *config, const struct refusal *refusal,
+                                 const char *const *values, size_t n_values, bool add) {
     struct hl_string_list *list = refusal->entry->value, grown = {NULL, 0};
     size_t kept = add ? list->n : 0;
     for (size_t i = 0; i < n_values; i++) {
@@ -313,7 +337,8 @@ static enum hl_status store_list(struct hl_config *config, const struct refusal 
     return HL_OK;
 }
 
-static enum hl_status store_string(struct hl_config *config, const struct refusal *refusal, const char *text) {
+static enum hl_status store_string(struct hl_config *config, const struct refusal *refusal,
+                                   const char *text) {
     enum hl_status status = check_text(refusal, text);
     if (status) return status;
     char *copy = hl_strdup(config->mem, text);
@@ -324,10 +349,11 @@ static enum hl_status store_string(struct hl_config *config, const struct refusa
     return HL_OK;
 }
 
-static enum hl_status store_value(struct hl_config *config, const struct refusal *refusal, const char *const *values,
-                                  size_t n_values, bool add) {
+static enum hl_status store_value(struct hl_config *config, const struct refusal *refusal,
+                                  const char *const *values, size_t n_values, bool add) {
     void *value = refusal->entry->value;
-    if (refusal->entry->row->kind == HL_OPT_LIST) return store_list(config, refusal, values, n_values, add);
+    if (refusal->entry->row->kind == HL_OPT_LIST)
+        return store_list(config, refusal, values, n_values, add);
     if (n_values != 1) return refuse(refusal, "takes one value, and %zu are given", n_values);
     switch (refusal->entry->row->kind) {
     case HL_OPT_BOOL: return parse_bool(refusal, values[0], value);
@@ -340,8 +366,9 @@ static enum hl_status store_value(struct hl_config *config, const struct refusal
     return refuse(refusal, "an option kind without a parser");
 }
 
-enum hl_status hl_config_store(struct hl_config *config, struct hl_option_entry *entry, const char *const *values,
-                               size_t n_values, bool add, const struct hl_place *place, struct hl_diag *diag) {
+enum hl_status hl_config_store(struct hl_config *config, struct hl_option_entry *entry,
+                               const char *const *values, size_t n_values, bool add,
+                               const struct hl_place *place, struct hl_diag *diag) {
     struct refusal refusal = {entry, place, diag};
     enum hl_status status = store_value(config, &refusal, values, n_values, add);
     if (status) return status;
@@ -365,7 +392,8 @@ static size_t value_bytes(enum hl_option_kind kind) {
     return 0;
 }
 
-static enum hl_status store_default(struct hl_config *config, struct hl_option_entry *entry, struct hl_diag *diag) {
+static enum hl_status store_default(struct hl_config *config, struct hl_option_entry *entry,
+                                    struct hl_diag *diag) {
     const struct hl_place place = {"default", 0, false};
     const char *initial = entry->row->initial ? entry->row->initial : "";
     if (!entry->row->initial && entry->row->kind != HL_OPT_STRING) return HL_OK;
@@ -374,8 +402,8 @@ static enum hl_status store_default(struct hl_config *config, struct hl_option_e
     return status;
 }
 
-enum hl_status hl_config_new(struct hl_mem *mem, const struct hl_option_set *sets, size_t n_sets, struct hl_config **out,
-                             struct hl_diag *diag) {
+enum hl_status hl_config_new(struct hl_mem *mem, const struct hl_option_set *sets, size_t n_sets,
+                             struct hl_config **out, struct hl_diag *diag) {
     size_t n = 0;
     for (size_t s = 0; s < n_sets; s++) n += sets[s].n_rows;
     struct hl_config *config = hl_alloc(mem, 1, sizeof *config);
@@ -390,7 +418,9 @@ enum hl_status hl_config_new(struct hl_mem *mem, const struct hl_option_set *set
         for (size_t i = 0; i < sets[s].n_rows; i++) {
             const struct hl_option *row = &sets[s].rows[i];
             struct hl_option_entry *entry = &config->entries[config->n_entries++];
-            *entry = (struct hl_option_entry){.row = row, .prefix = sets[s].prefix, .value = (char *)sets[s].values + row->offset};
+            *entry = (struct hl_option_entry){.row = row,
+                                              .prefix = sets[s].prefix,
+                                              .value = (char *)sets[s].values + row->offset};
             memset(entry->value, 0, value_bytes(row->kind));
         }
     for (size_t i = 0; i < config->n_entries; i++) {
@@ -414,8 +444,8 @@ void hl_config_free(struct hl_config *config) {
     hl_free(config->mem, config);
 }
 
-enum hl_status hl_config_set(struct hl_config *config, const char *key, const char *const *values, size_t n_values,
-                             const char *origin, long line, struct hl_diag *diag) {
+enum hl_status hl_config_set(struct hl_config *config, const char *key, const char *const *values,
+                             size_t n_values, const char *origin, long line, struct hl_diag *diag) {
     const struct hl_place place = {origin, line, false};
     struct hl_option_entry *entry = hl_config_find(config, key);
     if (!entry) return hl_config_unknown(config, key, &place, diag);
@@ -456,36 +486,42 @@ static int count_values(const struct flags *flags, enum hl_option_kind kind) {
     return n;
 }
 
-static enum hl_status needs_value(const struct hl_option *row, const struct hl_place *place, struct hl_diag *diag) {
+static enum hl_status needs_value(const struct hl_option *row, const struct hl_place *place,
+                                  struct hl_diag *diag) {
     char range[128];
     hl_option_range(row, range, sizeof range);
     if (row->kind == HL_OPT_CHOICE) (void)snprintf(range, sizeof range, "one of: %s", row->choices);
-    return hl_fail_at(diag, HL_E_USER, place->file, 0, 0, "needs a value%s%s", range[0] ? ", " : "", range);
+    return hl_fail_at(diag, HL_E_USER, place->file, 0, 0, "needs a value%s%s", range[0] ? ", " : "",
+                      range);
 }
 
 /* The word is at flags->at - 1; key is its text up to '=', value what follows it or NULL. */
-static enum hl_status read_flag(struct flags *flags, const char *key, const char *value, const struct hl_place *place) {
+static enum hl_status read_flag(struct flags *flags, const char *key, const char *value,
+                                const struct hl_place *place) {
     struct hl_config *config = flags->config;
     struct hl_option_entry *entry = hl_config_find(config, key);
     const char *no = "false", *yes = "true";
     if (!entry && hl_option_same_n(key, "no_", 3) && (entry = hl_config_find(config, key + 3))) {
         if (entry->row->kind != HL_OPT_BOOL || value)
-            return hl_fail_at(flags->diag, HL_E_USER, place->file, 0, 0, "only a switch can be turned off so, and without a value");
+            return hl_fail_at(flags->diag, HL_E_USER, place->file, 0, 0,
+                              "only a switch can be turned off so, and without a value");
         return hl_config_store(config, entry, &no, 1, false, place, flags->diag);
     }
     if (!entry) return hl_config_unknown(config, key, place, flags->diag);
     bool add = entry->row->kind == HL_OPT_LIST && entry->reading == config->reading;
     if (value) return hl_config_store(config, entry, &value, 1, add, place, flags->diag);
     int n = count_values(flags, entry->row->kind);
-    if (!n && entry->row->kind == HL_OPT_BOOL) return hl_config_store(config, entry, &yes, 1, false, place, flags->diag);
+    if (!n && entry->row->kind == HL_OPT_BOOL)
+        return hl_config_store(config, entry, &yes, 1, false, place, flags->diag);
     if (!n) return needs_value(entry->row, place, flags->diag);
     const char *const *values = (const char *const *)(flags->args + flags->at);
     flags->at += n;
     return hl_config_store(config, entry, values, (size_t)n, add, place, flags->diag);
 }
 
-enum hl_status hl_config_read_flags(struct hl_config *config, int n_args, char *const *args, const char **words_out,
-                                    size_t *n_words_out, struct hl_diag *diag) {
+enum hl_status hl_config_read_flags(struct hl_config *config, int n_args, char *const *args,
+                                    const char **words_out, size_t *n_words_out,
+                                    struct hl_diag *diag) {
     struct flags flags = {config, args, n_args, 0, diag};
     bool ended = false;
     *n_words_out = 0;
@@ -498,13 +534,16 @@ enum hl_status hl_config_read_flags(struct hl_config *config, int n_args, char *
         } else if (ended || word[0] != '-' || !word[1] || hl_parse_f64(word, &number)) {
             words_out[(*n_words_out)++] = word;
         } else if (!is_flag(word)) {
-            return hl_fail_at(diag, HL_E_USER, word, 0, 0, "unknown option; options begin with two dashes");
+            return hl_fail_at(diag, HL_E_USER, word, 0, 0,
+                              "unknown option; options begin with two dashes");
         } else {
             char flag[HL_KEY_BYTES + 2];
             size_t n = strcspn(word, "=");
-            (void)snprintf(flag, sizeof flag, "%.*s", n < sizeof flag ? (int)n : (int)sizeof flag, word);
+            (void)snprintf(flag, sizeof flag, "%.*s", n < sizeof flag ? (int)n : (int)sizeof flag,
+                           word);
             const struct hl_place place = {flag, 0, true};
-            enum hl_status status = read_flag(&flags, flag + 2, word[n] ? word + n + 1 : NULL, &place);
+            enum hl_status status =
+                read_flag(&flags, flag + 2, word[n] ? word + n + 1 : NULL, &place);
             if (status) return status;
         }
     }

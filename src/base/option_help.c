@@ -1,4 +1,5 @@
-/* What the option table says to people: --help, the table in the docs, and the saved configuration. */
+/* What the option table says to people: --help, the table in the docs, and the saved configuration.
+ */
 #include "halley/option.h"
 
 #include <stdio.h>
@@ -12,15 +13,18 @@
 static void put_quoted(struct hl_buf *out, const char *text) {
     hl_buf_puts(out, "\"");
     for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        bool c1 = c[0] == 0xc2 && c[1] < 0xa0;                                       /* U+0080 .. U+009F */
-        bool mark = c[0] == 0xef && ((c[1] == 0xbb && c[2] == 0xbf) ||               /* U+FEFF */
-                                     (c[1] == 0xbf && (c[2] == 0xbe || c[2] == 0xbf))); /* U+FFFE, U+FFFF */
-        bool separator = c[0] == 0xe2 && c[1] == 0x80 && (c[2] == 0xa8 || c[2] == 0xa9); /* U+2028, U+2029 fold */
+        bool c1 = c[0] == 0xc2 && c[1] < 0xa0; /* U+0080 .. U+009F */
+        bool mark =
+            c[0] == 0xef && ((c[1] == 0xbb && c[2] == 0xbf) ||                  /* U+FEFF */
+                             (c[1] == 0xbf && (c[2] == 0xbe || c[2] == 0xbf))); /* U+FFFE, U+FFFF */
+        bool separator = c[0] == 0xe2 && c[1] == 0x80 &&
+                         (c[2] == 0xa8 || c[2] == 0xa9); /* U+2028, U+2029 fold */
         if (*c == '"' || *c == '\\') hl_buf_printf(out, "\\%c", *c);
         else if (*c < 0x20 || *c == 0x7f) hl_buf_printf(out, "\\x%02x", (unsigned)*c);
         else if (c1) hl_buf_printf(out, "\\x%02x", (unsigned)c[1]), c += 1;
         else if (mark || separator) {
-            hl_buf_printf(out, "\\u%04x", (unsigned)((c[0] & 0xf) << 12 | (c[1] & 0x3f) << 6 | (c[2] & 0x3f)));
+            hl_buf_printf(out, "\\u%04x",
+                          (unsigned)((c[0] & 0xf) << 12 | (c[1] & 0x3f) << 6 | (c[2] & 0x3f)));
             c += 2;
         } else hl_buf_add(out, c, 1);
     }
@@ -35,7 +39,8 @@ static void put_value(struct hl_buf *out, const struct hl_option *row, const voi
     case HL_OPT_F64: hl_buf_f64(out, *(const double *)value); break;
     case HL_OPT_STRING: put_quoted(out, *(char *const *)value ? *(char *const *)value : ""); break;
     case HL_OPT_CHOICE:
-        hl_buf_puts(out, hl_option_has_choice(row, *(const int *)value, word, sizeof word) ? word : "");
+        hl_buf_puts(out,
+                    hl_option_has_choice(row, *(const int *)value, word, sizeof word) ? word : "");
         break;
     case HL_OPT_LIST: {
         const struct hl_string_list *list = value;
@@ -61,15 +66,18 @@ void hl_config_print_yaml(const struct hl_config *config, bool teach, struct hl_
     for (size_t i = 0; i < config->n_entries; i++) {
         const struct hl_option_entry *entry = &config->entries[i];
         const struct hl_option *row = entry->row;
-        if (entry->prefix && (!prefix || strcmp(prefix, entry->prefix))) hl_buf_printf(out, "%s:\n", entry->prefix);
+        if (entry->prefix && (!prefix || strcmp(prefix, entry->prefix)))
+            hl_buf_printf(out, "%s:\n", entry->prefix);
         prefix = entry->prefix;
         const char *indent = prefix ? "  " : "";
         if (teach) {
             char range[512];
             describe(row, range, sizeof range);
-            if (row->section && (!section || strcmp(section, row->section))) hl_buf_printf(out, "\n%s# ---- %s ----\n", indent, row->section);
+            if (row->section && (!section || strcmp(section, row->section)))
+                hl_buf_printf(out, "\n%s# ---- %s ----\n", indent, row->section);
             section = row->section;
-            hl_buf_printf(out, "%s# %s%s%s%s\n", indent, row->help ? row->help : row->name, range[0] ? " (" : "", range, range[0] ? ")" : "");
+            hl_buf_printf(out, "%s# %s%s%s%s\n", indent, row->help ? row->help : row->name,
+                          range[0] ? " (" : "", range, range[0] ? ")" : "");
         }
         hl_buf_printf(out, "%s%s: ", indent, row->name);
         put_value(out, row, entry->value);
@@ -131,7 +139,8 @@ HL_PRINTF(2, 3) static void add_fact(struct hl_buf *facts, const char *format, .
 }
 
 /* "(from 0 to 10; default 5e-5; also --lr)" */
-static void put_facts(struct page *page, const struct hl_option_set *set, const struct hl_option *row) {
+static void put_facts(struct page *page, const struct hl_option_set *set,
+                      const struct hl_option *row) {
     struct hl_buf facts = {.mem = page->out->mem};
     char range[512], key[HL_KEY_BYTES];
     describe(row, range, sizeof range);
@@ -140,7 +149,8 @@ static void put_facts(struct page *page, const struct hl_option_set *set, const 
     if (initial[0]) add_fact(&facts, "default %s", initial);
     size_t n;
     bool first = true;
-    for (const char *rest = row->aliases, *word; (word = hl_option_word(&rest, &n)); first = false) {
+    for (const char *rest = row->aliases, *word; (word = hl_option_word(&rest, &n));
+         first = false) {
         hl_option_key(key, set->prefix, "");
         if (first) add_fact(&facts, "also --%s%.*s", key, (int)n, word);
         else hl_buf_printf(&facts, " --%s%.*s", key, (int)n, word);
@@ -151,7 +161,8 @@ static void put_facts(struct page *page, const struct hl_option_set *set, const 
     hl_buf_free(&facts);
 }
 
-static void put_option(struct hl_buf *out, int columns, const struct hl_option_set *set, const struct hl_option *row) {
+static void put_option(struct hl_buf *out, int columns, const struct hl_option_set *set,
+                       const struct hl_option *row) {
     enum { WIDE = 30, NARROW = 6 };
     char key[HL_KEY_BYTES];
     hl_option_key(key, set->prefix, row->name);
@@ -182,9 +193,10 @@ static bool seen(const struct hl_option_set *sets, size_t s, size_t i, const cha
 }
 
 /* Calls put for each option, heading by heading in order of first appearance. */
-static void by_section(const struct hl_option_set *sets, size_t n_sets, int columns, struct hl_buf *out,
-                       void (*open)(struct hl_buf *, const char *),
-                       void (*put)(struct hl_buf *, int, const struct hl_option_set *, const struct hl_option *)) {
+static void by_section(const struct hl_option_set *sets, size_t n_sets, int columns,
+                       struct hl_buf *out, void (*open)(struct hl_buf *, const char *),
+                       void (*put)(struct hl_buf *, int, const struct hl_option_set *,
+                                   const struct hl_option *)) {
     for (size_t s = 0; s < n_sets; s++)
         for (size_t i = 0; i < sets[s].n_rows; i++) {
             const char *title = heading(&sets[s], &sets[s].rows[i]);
@@ -192,13 +204,17 @@ static void by_section(const struct hl_option_set *sets, size_t n_sets, int colu
             open(out, title);
             for (size_t t = s; t < n_sets; t++)
                 for (size_t j = 0; j < sets[t].n_rows; j++)
-                    if (!strcmp(heading(&sets[t], &sets[t].rows[j]), title)) put(out, columns, &sets[t], &sets[t].rows[j]);
+                    if (!strcmp(heading(&sets[t], &sets[t].rows[j]), title))
+                        put(out, columns, &sets[t], &sets[t].rows[j]);
         }
 }
 
-static void open_help(struct hl_buf *out, const char *title) { hl_buf_printf(out, "%s%s:\n", out->n ? "\n" : "", title); }
+static void open_help(struct hl_buf *out, const char *title) {
+    hl_buf_printf(out, "%s%s:\n", out->n ? "\n" : "", title);
+}
 
-void hl_config_print_help(const struct hl_option_set *sets, size_t n_sets, int columns, struct hl_buf *out) {
+void hl_config_print_help(const struct hl_option_set *sets, size_t n_sets, int columns,
+                          struct hl_buf *out) {
     enum { NARROWEST = 40, WIDEST = 120 };
     int at_most = columns > WIDEST ? WIDEST : columns < NARROWEST ? NARROWEST : columns;
     by_section(sets, n_sets, at_most, out, open_help, put_option);
@@ -207,7 +223,9 @@ void hl_config_print_help(const struct hl_option_set *sets, size_t n_sets, int c
 /* ---- documentation ---- */
 
 static void open_table(struct hl_buf *out, const char *title) {
-    hl_buf_printf(out, "%s## %s\n\n| option | default | allowed | also | meaning |\n|---|---|---|---|---|\n", out->n ? "\n" : "", title);
+    hl_buf_printf(
+        out, "%s## %s\n\n| option | default | allowed | also | meaning |\n|---|---|---|---|---|\n",
+        out->n ? "\n" : "", title);
 }
 
 /* A cell must not end its column. */
@@ -218,7 +236,8 @@ static void put_cell(struct hl_buf *out, const char *text) {
     }
 }
 
-static void put_table_row(struct hl_buf *out, int columns, const struct hl_option_set *set, const struct hl_option *row) {
+static void put_table_row(struct hl_buf *out, int columns, const struct hl_option_set *set,
+                          const struct hl_option *row) {
     (void)columns;
     char key[HL_KEY_BYTES], range[512];
     hl_option_key(key, set->prefix, row->name);

@@ -5,7 +5,8 @@
 #include <math.h>
 
 void hl_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
+             k1 = key[1];
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -28,7 +29,9 @@ static void draw(uint64_t seed, enum hl_rng_stream stream, uint64_t index, uint3
     hl_philox4x32(counter, key, out);
 }
 
-static double unit(uint32_t high, uint32_t low) { return (double)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53; }
+static double unit(uint32_t high, uint32_t low) {
+    return (double)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53;
+}
 
 uint64_t hl_rng_u64(uint64_t seed, enum hl_rng_stream stream, uint64_t index) {
     uint32_t r[4];
@@ -49,8 +52,8 @@ double hl_rng_normal(uint64_t seed, enum hl_rng_stream stream, uint64_t index) {
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586476925 * unit(r[2], r[3]));
 }
 
-/* Four Feistel rounds over 2w bits, the smallest even width that holds n; indices that land outside walk on (expected
- * fewer than four walks, since 2^(2w) < 4n). */
+/* Four Feistel rounds over 2w bits, the smallest even width that holds n; indices that land outside
+ * walk on (expected fewer than four walks, since 2^(2w) < 4n). */
 uint64_t hl_permute(uint64_t index, uint64_t n, uint64_t key) {
     assert(index < n);
     if (n <= 1) return index;
@@ -61,7 +64,8 @@ uint64_t hl_permute(uint64_t index, uint64_t n, uint64_t key) {
     do {
         uint64_t left = x >> half, right = x & mask;
         for (uint32_t round = 0; round < 4; round++) {
-            uint32_t counter[4] = {(uint32_t)right, round, 0x68616c6cu, 0}, k[2] = {(uint32_t)key, (uint32_t)(key >> 32)}, r[4];
+            uint32_t counter[4] = {(uint32_t)right, round, 0x68616c6cu, 0},
+                     k[2] = {(uint32_t)key, (uint32_t)(key >> 32)}, r[4];
             hl_philox4x32(counter, k, r);
             uint64_t next = left ^ (r[0] & mask);
             left = right;

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum hl_status fail_v(struct hl_diag *diag, enum hl_status status, size_t used, const char *format, va_list args) {
+static enum hl_status fail_v(struct hl_diag *diag, enum hl_status status, size_t used,
+                             const char *format, va_list args) {
     diag->status = status;
     (void)vsnprintf(diag->text + used, sizeof diag->text - used, format, args);
     for (char *c = diag->text; *c; c++)
@@ -22,13 +23,14 @@ enum hl_status hl_fail(struct hl_diag *diag, enum hl_status status, const char *
     return status;
 }
 
-enum hl_status hl_fail_at(struct hl_diag *diag, enum hl_status status, const char *file, long line, long column,
-                          const char *format, ...) {
+enum hl_status hl_fail_at(struct hl_diag *diag, enum hl_status status, const char *file, long line,
+                          long column, const char *format, ...) {
     if (!diag) return status;
     int saved = errno; /* so that %m in format still names the caller's error */
     int used = 0;
     size_t capacity = sizeof diag->text / 2;
-    if (file && line && column) used = snprintf(diag->text, capacity, "%s:%ld:%ld: ", file, line, column);
+    if (file && line && column)
+        used = snprintf(diag->text, capacity, "%s:%ld:%ld: ", file, line, column);
     else if (file && line) used = snprintf(diag->text, capacity, "%s:%ld: ", file, line);
     else if (file) used = snprintf(diag->text, capacity, "%s: ", file);
     if (used < 0) used = 0;

@@ -1,4 +1,5 @@
-/* Numbers as text under any locale: the C library's conversions, with the locale's decimal separator put right. */
+/* Numbers as text under any locale: the C library's conversions, with the locale's decimal
+ * separator put right. */
 #include "halley/text_number.h"
 
 #include <errno.h>
@@ -22,7 +23,10 @@ static void point(char *text) {
 
 static bool special(char *out, size_t capacity, double value) {
     if (isfinite(value)) return false;
-    (void)snprintf(out, capacity, "%s", isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+    (void)snprintf(out, capacity, "%s",
+                   isnan(value) ? "NaN"
+                   : value > 0  ? "Infinity"
+                                : "-Infinity");
     return true;
 }
 
@@ -83,6 +87,9 @@ void hl_print_bytes(char *out, size_t capacity, uint64_t bytes) {
     int unit = 0;
     while (value >= 1024 && unit < 5) value /= 1024, unit++;
     char number[32];
-    hl_print_fixed(number, sizeof number, value, unit && value < 10 ? 2 : unit && value < 100 ? 1 : 0);
+    hl_print_fixed(number, sizeof number, value,
+                   unit && value < 10    ? 2
+                   : unit && value < 100 ? 1
+                                         : 0);
     (void)snprintf(out, capacity, "%s %s", number, units[unit]);
 }

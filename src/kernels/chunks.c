@@ -39,8 +39,8 @@ static void denormals_off_here(void) {
 #endif
 }
 
-/* libgomp's threads keep their own mode; libomp gives the team the mode of the thread that forks it, and
- * takes back at the join what was set inside. */
+/* libgomp's threads keep their own mode; libomp gives the team the mode of the thread that forks
+ * it, and takes back at the join what was set inside. */
 void hl_denormals_off(void) {
     denormals_off_here();
 #pragma omp parallel

@@ -11,7 +11,8 @@ struct hl_engine {
     bool *has_grad; /* [n_blocks]: contributions since the last clear */
 };
 
-struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout, const struct hl_engine_shape *shape) {
+struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
+                                         const struct hl_engine_shape *shape) {
     size_t n = (size_t)layout->n_parameters;
     return (struct hl_engine_bytes){
         .parameters = n * (sizeof(float) + (shape->bf16_copy ? sizeof(struct hl_bf16) : 0)),
@@ -20,8 +21,9 @@ struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout, const s
     };
 }
 
-enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout, const struct hl_engine_shape *shape,
-                             struct hl_engine **out, struct hl_diag *diag) {
+enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout,
+                             const struct hl_engine_shape *shape, struct hl_engine **out,
+                             struct hl_diag *diag) {
     size_t n = (size_t)layout->n_parameters;
     struct hl_engine *engine = hl_alloc(mem, 1, sizeof *engine);
     if (!engine) return hl_fail_memory(diag, sizeof *engine, "the engine");
@@ -33,12 +35,14 @@ enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout,
     int n_buffers = shape->train ? HL_BUFFER_SLOT0 + shape->n_slots : 1;
     bytes = n * sizeof(float);
     for (int b = 0; b < n_buffers; b++) {
-        static const char *const names[] = {"weights", "gradients", "optimizer state", "optimizer state"};
+        static const char *const names[] = {"weights", "gradients", "optimizer state",
+                                            "optimizer state"};
         what = names[b];
         if (!(engine->buffers[b] = hl_alloc(mem, n, sizeof(float)))) goto out_failed;
     }
     what = "the bf16 copy of the weights";
-    if (shape->bf16_copy && !(engine->copy = hl_alloc(mem, n, sizeof *engine->copy))) goto out_failed;
+    if (shape->bf16_copy && !(engine->copy = hl_alloc(mem, n, sizeof *engine->copy)))
+        goto out_failed;
     *out = engine;
     return HL_OK;
 out_failed:
@@ -68,9 +72,11 @@ const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range) {
     return engine->buffers[HL_BUFFER_MASTER] + range.offset;
 }
 
-void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernels, struct hl_range range) {
+void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernels,
+                       struct hl_range range) {
     if (engine->copy)
-        kernels->to_bf16(range.n, engine->buffers[HL_BUFFER_MASTER] + range.offset, engine->copy + range.offset);
+        kernels->to_bf16(range.n, engine->buffers[HL_BUFFER_MASTER] + range.offset,
+                         engine->copy + range.offset);
 }
 
 void hl_engine_grad_clear(struct hl_engine *engine) {

@@ -1,8 +1,8 @@
 /* The owner of weights, gradients and optimizer state. Everybody else asks for ranges of the flat
  * vector and never keeps a pointer across calls that may move them.
  *
- * Today all of it lies in this process's memory; tiers, shards and versions grow behind these calls.
- * The calls strategies may use are declared in halley/strategy.h. One thread: the loop's. */
+ * Today all of it lies in this process's memory; tiers, shards and versions grow behind these
+ * calls. The calls strategies may use are declared in halley/strategy.h. One thread: the loop's. */
 #ifndef HALLEY_MEMORY_ENGINE_H
 #define HALLEY_MEMORY_ENGINE_H
 
@@ -11,23 +11,30 @@
 #include "halley/strategy.h"
 
 struct hl_engine_shape {
-    bool train;       /* gradients and optimizer slots exist */
-    bool bf16_copy;   /* compute reads a bf16 copy of the master */
+    bool train;     /* gradients and optimizer slots exist */
+    bool bf16_copy; /* compute reads a bf16 copy of the master */
     int n_slots;
 };
-struct hl_engine_bytes { size_t parameters, gradients, optimizer; };
+struct hl_engine_bytes {
+    size_t parameters, gradients, optimizer;
+};
 
 /* layout is borrowed. Everything starts as zero. */
-enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout, const struct hl_engine_shape *shape,
-                             struct hl_engine **out, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout,
+                             const struct hl_engine_shape *shape, struct hl_engine **out,
+                             struct hl_diag *diag) HL_MUST_CHECK;
 void hl_engine_free(struct hl_engine *engine);
-struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout, const struct hl_engine_shape *shape);
+struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
+                                         const struct hl_engine_shape *shape);
 
 /* Weights of the compute type, for reading. */
 const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range);
-/* The master of a range changed without an update (initialised, loaded): refresh what compute reads. */
-void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernels, struct hl_range range);
-/* The gradient of a block is about to take a contribution. True when something is there to add to. */
+/* The master of a range changed without an update (initialised, loaded): refresh what compute
+ * reads. */
+void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernels,
+                       struct hl_range range);
+/* The gradient of a block is about to take a contribution. True when something is there to add to.
+ */
 bool hl_engine_grad_adds(struct hl_engine *engine, int block);
 
 static inline struct hl_range hl_layout_all(const struct hl_layout *layout) {

@@ -8,14 +8,19 @@
 #include "model/run_internal.h"
 
 enum { ALIGN = 64 };
-/* A chunk of logits takes about this much: a small part of a run, and enough rows for the products. */
+/* A chunk of logits takes about this much: a small part of a run, and enough rows for the products.
+ */
 static const int64_t CHUNK_BYTES = 104 << 20;
 /* No array of a run has more, so that counting its bytes cannot overflow. */
 static const int64_t MOST_ELEMENTS = (int64_t)1 << 56;
 
 /* ---- laying out memory: one walk counts (base NULL), the same walk places ---- */
 
-struct carve { char *base; size_t used; bool overflow; };
+struct carve {
+    char *base;
+    size_t used;
+    bool overflow;
+};
 
 static void *carve(struct carve *c, int64_t n, size_t size) {
     size_t bytes;
@@ -46,7 +51,8 @@ static struct layer_slot carve_slot(const struct hl_model_run *run, struct carve
 }
 
 /* A layer that keeps nothing: recomputed, or not trained. */
-static bool keeps_nothing(const struct hl_model_run *run, const struct hl_model_run_shape *shape, int64_t layer) {
+static bool keeps_nothing(const struct hl_model_run *run, const struct hl_model_run_shape *shape,
+                          int64_t layer) {
     return !run->train || (shape->recompute && shape->recompute[layer + 1]);
 }
 
@@ -69,8 +75,10 @@ static void carve_activations(struct hl_model_run *run, struct carve *c,
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* What layers need while they run; the slot of those that keep nothing is dead when the head runs. */
-static void carve_layer_buffers(struct hl_model_run *run, struct carve *c, const struct hl_model_run_shape *shape) {
+/* What layers need while they run; the slot of those that keep nothing is dead when the head runs.
+ */
+static void carve_layer_buffers(struct hl_model_run *run, struct carve *c,
+                                const struct hl_model_run_shape *shape) {
     int64_t N = run->max_tokens, wide = most(most(run->E, run->U), most(run->F, run->C));
     bool shared = false;
     for (int64_t l = 0; l < run->L && !shared; l++) shared = keeps_nothing(run, shape, l);
@@ -162,7 +170,8 @@ static void find_offsets(struct hl_model_run *run) {
 
 /* ---- rotary embedding ---- */
 
-/* Frequency of a pair, with Llama 3.1's scaling by wavelength (arXiv:2407.21783 and its configuration files). */
+/* Frequency of a pair, with Llama 3.1's scaling by wavelength (arXiv:2407.21783 and its
+ * configuration files). */
 static double rope_frequency(const struct hl_model_config *config, int64_t pair) {
     double f = pow(config->rope_theta, -2.0 * (double)pair / (double)config->head_dim);
     const struct hl_rope_scaling *s = &config->rope_scaling;
@@ -192,10 +201,18 @@ static void set_sizes(struct hl_model_run *run, const struct hl_model *model,
                       const struct hl_kernels *kernels, const struct hl_model_run_shape *shape) {
     const struct hl_model_config *c = &model->config;
     *run = (struct hl_model_run){
-        .model = model, .k = kernels, .t = hl_dtype_bytes(kernels->dtype),
-        .C = c->hidden_size, .L = c->num_hidden_layers, .H = c->num_attention_heads,
-        .K = c->num_key_value_heads, .D = c->head_dim, .F = c->intermediate_size,
-        .V = model->padded_vocab, .max_tokens = shape->max_tokens, .train = shape->train,
+        .model = model,
+        .k = kernels,
+        .t = hl_dtype_bytes(kernels->dtype),
+        .C = c->hidden_size,
+        .L = c->num_hidden_layers,
+        .H = c->num_attention_heads,
+        .K = c->num_key_value_heads,
+        .D = c->head_dim,
+        .F = c->intermediate_size,
+        .V = model->padded_vocab,
+        .max_tokens = shape->max_tokens,
+        .train = shape->train,
     };
     run->E = (run->H + 2 * run->K) * run->D;
     run->U = c->family == HL_FAMILY_GPT2 ? run->F : 2 * run->F;
@@ -207,7 +224,8 @@ enum hl_status hl_model_run_measure(const struct hl_model *model, const struct h
     struct hl_model_run run;
     set_sizes(&run, model, kernels, shape);
     int64_t widest = most(most(run.E, run.U), most(most(run.F, run.C), run.H * run.D));
-    if (shape->max_tokens > MOST_ELEMENTS / widest || shape->max_positions > MOST_ELEMENTS / widest) return HL_E_MEMORY;
+    if (shape->max_tokens > MOST_ELEMENTS / widest || shape->max_positions > MOST_ELEMENTS / widest)
+        return HL_E_MEMORY;
     struct carve activations = {0}, buffers = {0};
     carve_buffers(&run, &buffers, shape);
     carve_activations(&run, &activations, shape);
@@ -222,7 +240,8 @@ enum hl_status hl_model_run_new(struct hl_mem *mem, const struct hl_model *model
                                 struct hl_diag *diag) {
     struct hl_model_run_bytes bytes;
     if (hl_model_run_measure(model, kernels, shape, &bytes) != HL_OK)
-        return hl_fail(diag, HL_E_MEMORY, "activations of this model and batch exceed the address space");
+        return hl_fail(diag, HL_E_MEMORY,
+                       "activations of this model and batch exceed the address space");
     struct hl_model_run *run = hl_alloc(mem, 1, sizeof *run);
     if (!run) return hl_fail_memory(diag, sizeof *run, "the model's run");
     set_sizes(run, model, kernels, shape);
@@ -231,8 +250,9 @@ enum hl_status hl_model_run_new(struct hl_mem *mem, const struct hl_model *model
     run->memory = hl_alloc(mem, bytes.activations + bytes.buffers, 1);
     if (!run->memory) {
         hl_free(mem, run);
-        return hl_fail_memory(diag, bytes.activations + bytes.buffers,
-                              "activations; a smaller batch, a shorter block_size or recompute needs less");
+        return hl_fail_memory(
+            diag, bytes.activations + bytes.buffers,
+            "activations; a smaller batch, a shorter block_size or recompute needs less");
     }
     struct carve c = {run->memory, 0, false};
     carve_buffers(run, &c, shape);
@@ -253,22 +273,54 @@ void hl_model_run_free(struct hl_model_run *run) {
 
 enum hl_status hl_linear(struct hl_model_run *run, int64_t N, int64_t I, int64_t O, const void *x,
                          const void *W, void *y, struct hl_diag *diag) {
-    struct hl_product p = {.M = N, .N = O, .K = I, .tb = true, .in = run->k->dtype, .out = run->k->dtype,
-                           .A = x, .B = W, .C = y, .lda = I, .ldb = I, .ldc = O};
+    struct hl_product p = {.M = N,
+                           .N = O,
+                           .K = I,
+                           .tb = true,
+                           .in = run->k->dtype,
+                           .out = run->k->dtype,
+                           .A = x,
+                           .B = W,
+                           .C = y,
+                           .lda = I,
+                           .ldb = I,
+                           .ldc = O};
     return hl_product_run(run->products, &p, diag);
 }
 
-enum hl_status hl_linear_dx(struct hl_model_run *run, int64_t N, int64_t I, int64_t O, const void *dy,
-                            int64_t ldy, const void *W, void *dx, struct hl_diag *diag) {
-    struct hl_product p = {.M = N, .N = I, .K = O, .in = run->k->dtype, .out = run->k->dtype,
-                           .A = dy, .B = W, .C = dx, .lda = ldy, .ldb = I, .ldc = I};
+enum hl_status hl_linear_dx(struct hl_model_run *run, int64_t N, int64_t I, int64_t O,
+                            const void *dy, int64_t ldy, const void *W, void *dx,
+                            struct hl_diag *diag) {
+    struct hl_product p = {.M = N,
+                           .N = I,
+                           .K = O,
+                           .in = run->k->dtype,
+                           .out = run->k->dtype,
+                           .A = dy,
+                           .B = W,
+                           .C = dx,
+                           .lda = ldy,
+                           .ldb = I,
+                           .ldc = I};
     return hl_product_run(run->products, &p, diag);
 }
 
-enum hl_status hl_linear_dw(struct hl_model_run *run, int64_t N, int64_t I, int64_t O, const void *dy,
-                            int64_t ldy, const void *x, float *dW, bool add, struct hl_diag *diag) {
-    struct hl_product p = {.M = O, .N = I, .K = N, .ta = true, .add = add, .in = run->k->dtype,
-                           .out = HL_F32, .A = dy, .B = x, .C = dW, .lda = ldy, .ldb = I, .ldc = I};
+enum hl_status hl_linear_dw(struct hl_model_run *run, int64_t N, int64_t I, int64_t O,
+                            const void *dy, int64_t ldy, const void *x, float *dW, bool add,
+                            struct hl_diag *diag) {
+    struct hl_product p = {.M = O,
+                           .N = I,
+                           .K = N,
+                           .ta = true,
+                           .add = add,
+                           .in = run->k->dtype,
+                           .out = HL_F32,
+                           .A = dy,
+                           .B = x,
+                           .C = dW,
+                           .lda = ldy,
+                           .ldb = I,
+                           .ldc = I};
     return hl_product_run(run->products, &p, diag);
 }
 
@@ -281,11 +333,14 @@ static enum hl_status check_batch(const struct hl_model_run *run, const struct h
         int32_t token = batch->token_N[i], target = batch->target_N[i];
         if (token < 0 || token >= c->vocab_size || target >= c->vocab_size)
             return hl_fail(diag, HL_E_USER,
-                           "token %d is outside the model's vocabulary of %lld; do data and model use the same tokenizer?",
-                           token < 0 || token >= c->vocab_size ? token : target, (long long)c->vocab_size);
+                           "token %d is outside the model's vocabulary of %lld; do data and model "
+                           "use the same tokenizer?",
+                           token < 0 || token >= c->vocab_size ? token : target,
+                           (long long)c->vocab_size);
         if (batch->position_N[i] < 0 || batch->position_N[i] >= c->max_position_embeddings)
             return hl_fail(diag, HL_E_USER,
-                           "position %d, but the model has max_position_embeddings %lld; use a smaller block_size",
+                           "position %d, but the model has max_position_embeddings %lld; use a "
+                           "smaller block_size",
                            batch->position_N[i], (long long)c->max_position_embeddings);
     }
     return HL_OK;
@@ -298,15 +353,21 @@ enum hl_status hl_model_begin(struct hl_model_run *run, const struct hl_batch *b
     if (status != HL_OK) return status;
     run->batch = batch;
     run->chunk_rows = chunk_rows(run, batch->n_tokens);
-    run->attention = (struct hl_attention){batch->n_sequences, batch->offsets, run->H, run->K, run->D,
+    run->attention = (struct hl_attention){batch->n_sequences,
+                                           batch->offsets,
+                                           run->H,
+                                           run->K,
+                                           run->D,
                                            (float)(1.0 / sqrt((double)run->D))};
     if (run->k->attention_scratch(&run->attention) > run->attention_scratch_bytes)
         return hl_fail(diag, HL_E_USER,
-                       "the team of compute threads grew since this model's memory was taken; set it back, or make the run again");
+                       "the team of compute threads grew since this model's memory was taken; set "
+                       "it back, or make the run again");
     return HL_OK;
 }
 
-enum hl_status hl_model_forward(struct hl_model_run *run, int block, const struct hl_block_data *own,
+enum hl_status hl_model_forward(struct hl_model_run *run, int block,
+                                const struct hl_block_data *own,
                                 const struct hl_block_data *embedding, struct hl_kv_cache *cache,
                                 struct hl_diag *diag) {
     if (block == run->L + 1) return hl_head_forward(run, own, embedding, diag);
@@ -316,8 +377,8 @@ enum hl_status hl_model_forward(struct hl_model_run *run, int block, const struc
     return HL_OK;
 }
 
-enum hl_status hl_model_recompute(struct hl_model_run *run, int block, const struct hl_block_data *own,
-                                  struct hl_diag *diag) {
+enum hl_status hl_model_recompute(struct hl_model_run *run, int block,
+                                  const struct hl_block_data *own, struct hl_diag *diag) {
     assert(run->recompute[block]);
     return hl_layer_forward(run, block - 1, own->params, NULL, true, diag);
 }
@@ -332,8 +393,8 @@ static void embedding_backward(struct hl_model_run *run, const struct hl_block_d
                       run->batch->position_N, own->grads, wpe);
 }
 
-enum hl_status hl_model_backward(struct hl_model_run *run, int block, const struct hl_block_data *own,
-                                 struct hl_diag *diag) {
+enum hl_status hl_model_backward(struct hl_model_run *run, int block,
+                                 const struct hl_block_data *own, struct hl_diag *diag) {
     if (block > 0 && block <= run->L) return hl_layer_backward(run, block - 1, own, diag);
     if (block) hl_head_backward(run, own);
     else embedding_backward(run, own);
@@ -351,15 +412,18 @@ bool hl_model_is_finite(const struct hl_model_run *run, int block) {
 
 /* ---- cache ---- */
 
-enum hl_status hl_kv_cache_init(struct hl_mem *mem, const struct hl_model *model, enum hl_dtype dtype,
-                                int64_t capacity, struct hl_kv_cache *out, struct hl_diag *diag) {
+enum hl_status hl_kv_cache_init(struct hl_mem *mem, const struct hl_model *model,
+                                enum hl_dtype dtype, int64_t capacity, struct hl_kv_cache *out,
+                                struct hl_diag *diag) {
     const struct hl_model_config *c = &model->config;
     size_t row = (size_t)(2 * c->num_key_value_heads * c->head_dim) * hl_dtype_bytes(dtype), bytes;
     if (!hl_size_mul(row, (size_t)c->num_hidden_layers, &bytes) ||
         !hl_size_mul(bytes, (size_t)capacity, &bytes))
-        return hl_fail(diag, HL_E_MEMORY, "a cache of %lld positions is too large", (long long)capacity);
+        return hl_fail(diag, HL_E_MEMORY, "a cache of %lld positions is too large",
+                       (long long)capacity);
     char *data = hl_alloc(mem, bytes, 1);
-    if (!data) return hl_fail_memory(diag, bytes, "the key/value cache; fewer max_new_tokens need less");
+    if (!data)
+        return hl_fail_memory(diag, bytes, "the key/value cache; fewer max_new_tokens need less");
     *out = (struct hl_kv_cache){mem, data, capacity, 0};
     return HL_OK;
 }

@@ -24,7 +24,9 @@ struct hl_model_run_shape {
 };
 
 /* Bytes by class, for `plan --memory`: exactly what hl_model_run_new allocates. */
-struct hl_model_run_bytes { size_t activations, buffers; };
+struct hl_model_run_bytes {
+    size_t activations, buffers;
+};
 
 /* Keys and values of the past tokens of one sequence, for generation. */
 struct hl_kv_cache {
@@ -62,20 +64,24 @@ enum hl_status hl_model_begin(struct hl_model_run *run, const struct hl_batch *b
  * chunk of logits ever exists.
  * cache: NULL, or it takes the new keys and values. An empty cache takes the whole batch (one
  * sequence); a filled one takes exactly one new row. The caller advances cache->n. */
-enum hl_status hl_model_forward(struct hl_model_run *run, int block, const struct hl_block_data *own,
+enum hl_status hl_model_forward(struct hl_model_run *run, int block,
+                                const struct hl_block_data *own,
                                 const struct hl_block_data *embedding, struct hl_kv_cache *cache,
                                 struct hl_diag *diag) HL_MUST_CHECK;
 /* Compute again what a recomputed block did not keep; just before its backward. */
 enum hl_status hl_model_recompute(struct hl_model_run *run, int block,
-                                  const struct hl_block_data *own, struct hl_diag *diag) HL_MUST_CHECK;
+                                  const struct hl_block_data *own,
+                                  struct hl_diag *diag) HL_MUST_CHECK;
 enum hl_status hl_model_backward(struct hl_model_run *run, int block,
-                                 const struct hl_block_data *own, struct hl_diag *diag) HL_MUST_CHECK;
+                                 const struct hl_block_data *own,
+                                 struct hl_diag *diag) HL_MUST_CHECK;
 
 /* Sum over supervised tokens of -log p, of the last head forward. */
 double hl_model_loss_sum(const struct hl_model_run *run);
 /* Logits [vocab_size] of one row after the last layer: norm and head of that row alone.
  * Valid until the next call. */
-enum hl_status hl_model_logits(struct hl_model_run *run, int64_t row, const struct hl_block_data *head,
+enum hl_status hl_model_logits(struct hl_model_run *run, int64_t row,
+                               const struct hl_block_data *head,
                                const struct hl_block_data *embedding, const float **out,
                                struct hl_diag *diag) HL_MUST_CHECK;
 /* False when the residual stream that left `block` (embedding or a layer) holds NaN or infinity. */

@@ -1,6 +1,7 @@
 /* AdamW: Adam with decoupled weight decay (Loshchilov & Hutter, arXiv:1711.05101, algorithm 2).
  * Decay applies to tensors of the decay class only: matrices and embeddings, not biases and norms.
- * m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  w = w (1 - lr wd) - lr (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps) */
+ * m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  w = w (1 - lr wd) - lr (m/(1-b1^t)) /
+ * (sqrt(v/(1-b2^t)) + eps) */
 #include <math.h>
 
 #include "optimizers/optimizers.h"
@@ -26,6 +27,10 @@ static enum hl_status update(const struct hl_update *u, struct hl_diag *diag) {
     return HL_OK;
 }
 
-const struct hl_optimizer hl_optimizer_adamw = {
-    .name = "adamw", .summary = "Adam with decoupled weight decay; the default", .paper = "arXiv:1711.05101",
-    .n_slots = 2, .slot_names = {"exp_avg", "exp_avg_sq"}, .update = update};
+const struct hl_optimizer hl_optimizer_adamw = {.name = "adamw",
+                                                .summary =
+                                                    "Adam with decoupled weight decay; the default",
+                                                .paper = "arXiv:1711.05101",
+                                                .n_slots = 2,
+                                                .slot_names = {"exp_avg", "exp_avg_sq"},
+                                                .update = update};

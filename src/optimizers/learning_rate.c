@@ -13,7 +13,8 @@ static double decayed(const struct hl_schedule_rate *c, double progress) {
     case HL_CURVE_LINEAR: return 1 - done;
     case HL_CURVE_COSINE: return 0.5 * (1 + cos(3.141592653589793238463 * done));
     case HL_CURVE_WSD: {
-        double left = c->total - progress, decay = fmin(c->decay, span); /* no longer than what warm-up leaves */
+        double left = c->total - progress,
+               decay = fmin(c->decay, span); /* no longer than what warm-up leaves */
         return decay <= 0 || left >= decay ? 1 : fmax(left, 0) / decay;
     }
     }

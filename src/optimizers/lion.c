@@ -1,5 +1,6 @@
 /* Lion: the sign of an interpolated momentum (Chen et al., arXiv:2302.06675, algorithm 2).
- * w = w (1 - lr wd) - lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g. Its rates are 3-10 times smaller than AdamW's. */
+ * w = w (1 - lr wd) - lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g. Its rates are 3-10 times
+ * smaller than AdamW's. */
 #include "optimizers/optimizers.h"
 
 static enum hl_status update(const struct hl_update *u, struct hl_diag *diag) {
@@ -15,6 +16,10 @@ static enum hl_status update(const struct hl_update *u, struct hl_diag *diag) {
     return HL_OK;
 }
 
-const struct hl_optimizer hl_optimizer_lion = {
-    .name = "lion", .summary = "sign of a momentum; half of AdamW's state", .paper = "arXiv:2302.06675",
-    .n_slots = 1, .slot_names = {"exp_avg"}, .update = update};
+const struct hl_optimizer hl_optimizer_lion = {.name = "lion",
+                                               .summary =
+                                                   "sign of a momentum; half of AdamW's state",
+                                               .paper = "arXiv:2302.06675",
+                                               .n_slots = 1,
+                                               .slot_names = {"exp_avg"},
+                                               .update = update};

@@ -1,12 +1,14 @@
-/* Muon: momentum, orthogonalised, for matrices between hidden activations; AdamW for everything else
- * (Jordan et al. 2024, "Muon: an optimizer for hidden layers"; scaling of arXiv:2502.16982, eq. 4).
+/* Muon: momentum, orthogonalised, for matrices between hidden activations; AdamW for everything
+ * else (Jordan et al. 2024, "Muon: an optimizer for hidden layers"; scaling of arXiv:2502.16982,
+ * eq. 4).
  *
- *     b = mu b + g;  u = g + mu b (Nesterov);  O = NS(u);  w = w (1 - lr wd) - lr 0.2 sqrt(max(rows, cols)) O
+ *     b = mu b + g;  u = g + mu b (Nesterov);  O = NS(u);  w = w (1 - lr wd) - lr 0.2
+ * sqrt(max(rows, cols)) O
  *
- * NS is the quintic Newton-Schulz iteration X <- aX + (bA + cA^2) X, A = X X^T, on the shorter side,
- * from X = u / |u|, which drives singular values to about 1. The factor 0.2 sqrt(max) gives the step
- * the size of AdamW's, so both share one learning rate.
- * It needs whole matrices: a strategy that cuts them must gather them first (`whole_matrices`). */
+ * NS is the quintic Newton-Schulz iteration X <- aX + (bA + cA^2) X, A = X X^T, on the shorter
+ * side, from X = u / |u|, which drives singular values to about 1. The factor 0.2 sqrt(max) gives
+ * the step the size of AdamW's, so both share one learning rate. It needs whole matrices: a
+ * strategy that cuts them must gather them first (`whole_matrices`). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -24,15 +26,30 @@ static int64_t scratch_floats(const struct hl_tensor *tensor) {
     return 2 * tensor->rows * tensor->cols + 2 * least(tensor) * least(tensor);
 }
 
-static enum hl_status product(const struct hl_update *u, int64_t M, int64_t N, int64_t K, const float *A, bool ta,
-                              const float *B, bool tb, float *C, bool add, struct hl_diag *diag) {
-    struct hl_product p = {.M = M, .N = N, .K = K, .ta = ta, .tb = tb, .add = add, .in = HL_F32, .out = HL_F32, .A = A,
-                           .B = B, .C = C, .lda = ta ? M : K, .ldb = tb ? K : N, .ldc = N};
+static enum hl_status product(const struct hl_update *u, int64_t M, int64_t N, int64_t K,
+                              const float *A, bool ta, const float *B, bool tb, float *C, bool add,
+                              struct hl_diag *diag) {
+    struct hl_product p = {.M = M,
+                           .N = N,
+                           .K = K,
+                           .ta = ta,
+                           .tb = tb,
+                           .add = add,
+                           .in = HL_F32,
+                           .out = HL_F32,
+                           .A = A,
+                           .B = B,
+                           .C = C,
+                           .lda = ta ? M : K,
+                           .ldb = tb ? K : N,
+                           .ldc = N};
     return hl_product_run(u->products, &p, diag);
 }
 
-/* One iteration: next = a X + (b A + c A^2) X, on the left for wide matrices, on the right for tall ones. */
-static enum hl_status iterate(const struct hl_update *u, float *X, float *next, float *S, float *S2, struct hl_diag *diag) {
+/* One iteration: next = a X + (b A + c A^2) X, on the left for wide matrices, on the right for tall
+ * ones. */
+static enum hl_status iterate(const struct hl_update *u, float *X, float *next, float *S, float *S2,
+                              struct hl_diag *diag) {
     int64_t R = u->tensor->rows, C = u->tensor->cols, m = least(u->tensor);
     bool wide = R <= C;
     enum hl_status status = wide ? product(u, m, m, C, X, false, X, true, S, false, diag)
@@ -78,6 +95,11 @@ static enum hl_status update(const struct hl_update *u, struct hl_diag *diag) {
 }
 
 const struct hl_optimizer hl_optimizer_muon = {
-    .name = "muon", .summary = "orthogonalised momentum for hidden matrices, AdamW for the rest",
-    .paper = "arXiv:2502.16982", .n_slots = 2, .slot_names = {"exp_avg", "exp_avg_sq"}, .whole_matrices = true,
-    .scratch_floats = scratch_floats, .update = update};
+    .name = "muon",
+    .summary = "orthogonalised momentum for hidden matrices, AdamW for the rest",
+    .paper = "arXiv:2502.16982",
+    .n_slots = 2,
+    .slot_names = {"exp_avg", "exp_avg_sq"},
+    .whole_matrices = true,
+    .scratch_floats = scratch_floats,
+    .update = update};

@@ -1,6 +1,6 @@
-/* Stochastic gradient descent with momentum and, on request, Nesterov's look-ahead (Sutskever et al.,
- * ICML 2013), in PyTorch's form: g = g + wd w;  b = mu b + g (first step: b = g);
- * w = w - lr (nesterov ? g + mu b : b). Decay enters the gradient here, unlike in AdamW. */
+/* Stochastic gradient descent with momentum and, on request, Nesterov's look-ahead (Sutskever et
+ * al., ICML 2013), in PyTorch's form: g = g + wd w;  b = mu b + g (first step: b = g); w = w - lr
+ * (nesterov ? g + mu b : b). Decay enters the gradient here, unlike in AdamW. */
 #include "optimizers/optimizers.h"
 
 static enum hl_status check(const struct hl_optimizer_options *options, struct hl_diag *diag) {
@@ -23,6 +23,11 @@ static enum hl_status update(const struct hl_update *u, struct hl_diag *diag) {
     return HL_OK;
 }
 
-const struct hl_optimizer hl_optimizer_sgd = {
-    .name = "sgd", .summary = "gradient descent with momentum, or Nesterov's", .paper = "Sutskever et al., ICML 2013",
-    .n_slots = 1, .slot_names = {"momentum_buffer"}, .check = check, .update = update};
+const struct hl_optimizer hl_optimizer_sgd = {.name = "sgd",
+                                              .summary =
+                                                  "gradient descent with momentum, or Nesterov's",
+                                              .paper = "Sutskever et al., ICML 2013",
+                                              .n_slots = 1,
+                                              .slot_names = {"momentum_buffer"},
+                                              .check = check,
+                                              .update = update};

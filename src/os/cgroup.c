@@ -1,5 +1,6 @@
-/* Walks /proc/self/cgroup and the folders under /sys/fs/cgroup. In a container the path that the kernel tells may not exist
- * below the mount; the walk to the root then still ends at the mount itself, which is the container's group. */
+/* Walks /proc/self/cgroup and the folders under /sys/fs/cgroup. In a container the path that the
+ * kernel tells may not exist below the mount; the walk to the root then still ends at the mount
+ * itself, which is the container's group. */
 #include "os/cgroup.h"
 
 #include <fcntl.h>
@@ -44,12 +45,14 @@ static bool names(const char *list, const char *controller) {
     }
 }
 
-double hl_cgroup_least(const char *root, const char *controller, double (*v2)(const char *), double (*v1)(const char *)) {
+double hl_cgroup_least(const char *root, const char *controller, double (*v2)(const char *),
+                       double (*v1)(const char *)) {
     char text[TEXT], mount[TEXT];
     double least = 0;
     (void)snprintf(mount, sizeof mount, "%s/proc/self/cgroup", root);
     if (!hl_read_small(mount, text, sizeof text)) return 0;
-    for (char *line = text, *next; line && *line; line = next) { /* "4:cpu,cpuacct:/group" or "0::/group" */
+    for (char *line = text, *next; line && *line;
+         line = next) { /* "4:cpu,cpuacct:/group" or "0::/group" */
         if ((next = strchr(line, '\n'))) *next++ = 0;
         char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
         if (!group) continue;

@@ -1,8 +1,9 @@
 /* Processors from sched_getaffinity, /sys and the control group's files.
  *
- * hwloc knows more, but its topology load takes 3.3 to 50 ms on a 2-core machine and grows with the machine; this takes a
- * tenth of a millisecond. Start-up matters, and two numbers are all we need.
- * Control groups: v2 cpu.max, v1 cpu.cfs_quota_us; a limit holds for every level up to the root, so the least counts. */
+ * hwloc knows more, but its topology load takes 3.3 to 50 ms on a 2-core machine and grows with the
+ * machine; this takes a tenth of a millisecond. Start-up matters, and two numbers are all we need.
+ * Control groups: v2 cpu.max, v1 cpu.cfs_quota_us; a limit holds for every level up to the root, so
+ * the least counts. */
 #include "os/cpu.h"
 
 #include <sched.h>
@@ -23,11 +24,13 @@ static bool has(const unsigned long *mask, size_t n_words, size_t cpu) {
     return cpu / WORD < n_words && (mask[cpu / WORD] >> (cpu % WORD) & 1);
 }
 
-/* A list such as "0-1,8": is an allowed processor below `cpu` in it? Then that one stands for the core. */
+/* A list such as "0-1,8": is an allowed processor below `cpu` in it? Then that one stands for the
+ * core. */
 static bool has_elder(const char *list, const unsigned long *allowed, size_t n_words, size_t cpu) {
     while (*list >= '0' && *list <= '9') {
         char *end;
-        size_t first = strtoul(list, &end, 10), last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+        size_t first = strtoul(list, &end, 10),
+               last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
         for (size_t i = first; i <= last && i < cpu; i++)
             if (has(allowed, n_words, i)) return true;
         if (*end != ',') return false;
@@ -36,13 +39,16 @@ static bool has_elder(const char *list, const unsigned long *allowed, size_t n_w
     return false;
 }
 
-static void count_cores(const char *root, const unsigned long *allowed, size_t n_words, struct hl_cpu *out) {
+static void count_cores(const char *root, const unsigned long *allowed, size_t n_words,
+                        struct hl_cpu *out) {
     for (size_t cpu = 0; cpu < n_words * WORD; cpu++) {
         if (!has(allowed, n_words, cpu)) continue;
         char path[256], list[TEXT];
-        (void)snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", root, cpu);
+        (void)snprintf(path, sizeof path,
+                       "%s/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", root, cpu);
         out->n_allowed++;
-        if (!hl_read_small(path, list, sizeof list) || !has_elder(list, allowed, n_words, cpu)) out->n_cores++;
+        if (!hl_read_small(path, list, sizeof list) || !has_elder(list, allowed, n_words, cpu))
+            out->n_cores++;
     }
 }
 
@@ -53,7 +59,8 @@ static double quota_v2(const char *folder) {
     char path[TEXT], text[128];
     long long quota, period;
     (void)snprintf(path, sizeof path, "%.*s/cpu.max", TEXT - 16, folder);
-    if (!hl_read_small(path, text, sizeof text) || sscanf(text, "%lld %lld", &quota, &period) != 2) return 0;
+    if (!hl_read_small(path, text, sizeof text) || sscanf(text, "%lld %lld", &quota, &period) != 2)
+        return 0;
     return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
 }
 
@@ -76,16 +83,20 @@ static void read_name(const char *root, char *out, size_t capacity) {
     (void)root;
     if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return;
     for (unsigned i = 0; i < 3; i++)
-        __get_cpuid(0x80000002u + i, &brand[4 * i], &brand[4 * i + 1], &brand[4 * i + 2], &brand[4 * i + 3]);
+        __get_cpuid(0x80000002u + i, &brand[4 * i], &brand[4 * i + 1], &brand[4 * i + 2],
+                    &brand[4 * i + 3]);
     const char *text = (const char *)brand + strspn((const char *)brand, " ");
-    if (*text) (void)snprintf(out, capacity, "%.*s", (int)(sizeof brand - (size_t)(text - (const char *)brand)), text);
+    if (*text)
+        (void)snprintf(out, capacity, "%.*s",
+                       (int)(sizeof brand - (size_t)(text - (const char *)brand)), text);
 }
 #else
 static void read_name(const char *root, char *out, size_t capacity) {
     char path[256], text[TEXT];
     (void)snprintf(path, sizeof path, "%s/proc/cpuinfo", root);
     const char *at = hl_read_small(path, text, sizeof text) ? strstr(text, "model name") : NULL;
-    if (at && (at = strchr(at, ':'))) (void)snprintf(out, capacity, "%.*s", (int)strcspn(at + 2, "\n"), at + 2);
+    if (at && (at = strchr(at, ':')))
+        (void)snprintf(out, capacity, "%.*s", (int)strcspn(at + 2, "\n"), at + 2);
 }
 #endif
 
@@ -95,7 +106,8 @@ static void trim_right(char *text) {
 
 /* ---- all together ---- */
 
-void hl_cpu_read_at(const char *root, const unsigned long *allowed, size_t n_words, struct hl_cpu *out) {
+void hl_cpu_read_at(const char *root, const unsigned long *allowed, size_t n_words,
+                    struct hl_cpu *out) {
     *out = (struct hl_cpu){.name = "unknown processor"};
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     out->n_online = online > 0 ? (int)online : 1;
@@ -125,10 +137,14 @@ int hl_cpu_threads(const struct hl_cpu *cpu, int64_t asked, char *why, size_t ca
         (void)snprintf(why, capacity, "OMP_NUM_THREADS");
         return (int)wanted;
     }
-    int n = snprintf(why, capacity, "%d physical core%s", cpu->n_cores, cpu->n_cores == 1 ? "" : "s");
+    int n =
+        snprintf(why, capacity, "%d physical core%s", cpu->n_cores, cpu->n_cores == 1 ? "" : "s");
     if (n > 0 && (size_t)n < capacity && cpu->n_allowed < cpu->n_online)
-        n += snprintf(why + n, capacity - (size_t)n, " in the affinity mask (%d of %d logical processors)", cpu->n_allowed, cpu->n_online);
+        n += snprintf(why + n, capacity - (size_t)n,
+                      " in the affinity mask (%d of %d logical processors)", cpu->n_allowed,
+                      cpu->n_online);
     if (n > 0 && (size_t)n < capacity && cpu->n_threads < cpu->n_cores)
-        (void)snprintf(why + n, capacity - (size_t)n, ", limited by the control group to the time of %d", cpu->n_threads);
+        (void)snprintf(why + n, capacity - (size_t)n,
+                       ", limited by the control group to the time of %d", cpu->n_threads);
     return cpu->n_threads;
 }

@@ -6,18 +6,20 @@
 #include <stdint.h>
 
 struct hl_cpu {
-    char name[96];   /* "Intel(R) Xeon(R) ..." or "unknown processor" */
-    int n_online;    /* logical processors of the machine */
-    int n_allowed;   /* of them in the affinity mask */
-    int n_cores;     /* physical cores among the allowed ones */
-    double quota;    /* processors' worth of time that the control group allows; 0: no limit */
-    int n_threads;   /* compute threads by default: the cores, but not more than the quota; at least 1 */
+    char name[96]; /* "Intel(R) Xeon(R) ..." or "unknown processor" */
+    int n_online;  /* logical processors of the machine */
+    int n_allowed; /* of them in the affinity mask */
+    int n_cores;   /* physical cores among the allowed ones */
+    double quota;  /* processors' worth of time that the control group allows; 0: no limit */
+    int n_threads; /* compute threads by default: the cores, but not more than the quota; at least 1
+                    */
 };
 
 void hl_cpu_read(struct hl_cpu *out);
 
 /* The same from files under another root (tests), with the given processors allowed. */
-void hl_cpu_read_at(const char *root, const unsigned long *allowed, size_t n_words, struct hl_cpu *out);
+void hl_cpu_read_at(const char *root, const unsigned long *allowed, size_t n_words,
+                    struct hl_cpu *out);
 
 /* Compute threads for a run: `asked` when it is above 0, else OMP_NUM_THREADS, else n_threads.
  * why: a phrase for people, such as "4 physical cores, limited to 2 by the affinity mask". */

@@ -29,7 +29,8 @@ static enum hl_status map_descriptor(int file, const char *path, struct hl_map *
 }
 
 enum hl_status hl_map_open(const char *path, struct hl_map *out, struct hl_diag *diag) {
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not wait */
+    int file =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not wait */
     if (file < 0) return hl_fail_at(diag, HL_E_IO, path, 0, 0, "cannot open: %m");
     enum hl_status status = map_descriptor(file, path, out, diag);
     close(file);

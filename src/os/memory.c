@@ -1,5 +1,6 @@
-/* Huge pages halve the time of a pass over gigabytes of moments; asked for by madvise, which works without privileges.
- * A mapping is aligned to the huge page, but only its own pages become resident: nothing is rounded up in memory. */
+/* Huge pages halve the time of a pass over gigabytes of moments; asked for by madvise, which works
+ * without privileges. A mapping is aligned to the huge page, but only its own pages become
+ * resident: nothing is rounded up in memory. */
 #include "os/memory.h"
 
 #include <assert.h>
@@ -24,12 +25,14 @@ static void *os_take(struct hl_mem *mem, size_t bytes) {
     size_t n, room;
     if (bytes < MAPPED_FROM) return hl_mem_default()->take(hl_mem_default(), bytes);
     if (!mapped_bytes(bytes, &n) || !hl_size_add(n, HUGE_PAGE, &room)) return NULL;
-    char *start = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *start = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) return NULL;
     size_t before = (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
     if (before) (void)munmap(start, before);
     if (HUGE_PAGE - before) (void)munmap(start + before + n, HUGE_PAGE - before);
-    (void)madvise(start + before, n, MADV_HUGEPAGE); /* a kernel without them says so; nothing is lost */
+    (void)madvise(start + before, n,
+                  MADV_HUGEPAGE); /* a kernel without them says so; nothing is lost */
     return start + before;
 }
 
@@ -59,7 +62,8 @@ struct hl_mem *hl_mem_os(void) {
 static uint64_t kib_line(const char *text, const char *name) {
     size_t n = strlen(name);
     for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
-        if (!strncmp(line, name, n) && line[n] == ':') return strtoull(line + n + 1, NULL, 10) * 1024;
+        if (!strncmp(line, name, n) && line[n] == ':')
+            return strtoull(line + n + 1, NULL, 10) * 1024;
     return 0;
 }
 
@@ -100,11 +104,13 @@ void hl_memory_read_at(const char *root, struct hl_memory *out) {
         out->total_bytes = kib_line(text, "MemTotal");
         out->available_bytes = kib_line(text, "MemAvailable");
     }
-    double limit = hl_cgroup_least(root, "memory", limit_v2, limit_v1), left = hl_cgroup_least(root, "memory", left_v2, left_v1);
+    double limit = hl_cgroup_least(root, "memory", limit_v2, limit_v1),
+           left = hl_cgroup_least(root, "memory", left_v2, left_v1);
     if (limit > 0 && limit < (double)out->total_bytes) out->limit_bytes = (uint64_t)limit;
     if (left > 0 && left < (double)out->available_bytes) out->available_bytes = (uint64_t)left;
     (void)snprintf(path, sizeof path, "%s/sys/kernel/mm/transparent_hugepage/enabled", root);
-    if (hl_read_small(path, text, sizeof text)) chosen_word(text, out->huge_pages, sizeof out->huge_pages);
+    if (hl_read_small(path, text, sizeof text))
+        chosen_word(text, out->huge_pages, sizeof out->huge_pages);
     (void)snprintf(path, sizeof path, "%s/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", root);
     if (hl_read_small(path, text, sizeof text)) out->huge_page_bytes = strtoull(text, NULL, 10);
 }

@@ -6,8 +6,9 @@
 
 #include "halley/mem.h"
 
-/* The allocator of the program: blocks of a mebibyte and more are mapped on their own, aligned to huge pages and advised to
- * use them, and go back to the kernel when they are given back; smaller ones come from hl_mem_default(). */
+/* The allocator of the program: blocks of a mebibyte and more are mapped on their own, aligned to
+ * huge pages and advised to use them, and go back to the kernel when they are given back; smaller
+ * ones come from hl_mem_default(). */
 struct hl_mem *hl_mem_os(void);
 
 struct hl_memory {
@@ -18,9 +19,10 @@ struct hl_memory {
     char huge_pages[16];      /* "always", "madvise", "never", "none" */
 };
 void hl_memory_read(struct hl_memory *out);
-void hl_memory_read_at(const char *root, struct hl_memory *out); /* from files under another root (tests) */
+void hl_memory_read_at(const char *root,
+                       struct hl_memory *out); /* from files under another root (tests) */
 
-uint64_t hl_memory_resident_bytes(void);      /* of this process, now; 0 when the kernel does not say */
+uint64_t hl_memory_resident_bytes(void); /* of this process, now; 0 when the kernel does not say */
 uint64_t hl_memory_peak_resident_bytes(void); /* the highest since the program began */
 
 #endif

@@ -1,15 +1,20 @@
-/* SIGINT and SIGTERM ask for a clean stop: the loop finishes its step, saves and exits 130 or 143. A second one of either
- * kind ends the process at once with the same status, for when saving itself is what hangs. */
+/* SIGINT and SIGTERM ask for a clean stop: the loop finishes its step, saves and exits 130 or 143.
+ * A second one of either kind ends the process at once with the same status, for when saving itself
+ * is what hangs. */
 #ifndef HALLEY_OS_SIGNAL_H
 #define HALLEY_OS_SIGNAL_H
 
-/* Start to watch. A signal that was ignored when the program began (nohup, a shell's background job) stays ignored.
- * Call it on the main thread, which is where the system delivers signals to: it also sets that thread's signal stack. */
+/* Start to watch. A signal that was ignored when the program began (nohup, a shell's background
+ * job) stays ignored. Call it on the main thread, which is where the system delivers signals to: it
+ * also sets that thread's signal stack. */
 void hl_signal_watch(void);
 /* Go back to what was before, and forget what came. */
 void hl_signal_unwatch(void);
 /* The first signal that came since watching began; 0: none. */
-enum { HL_SIGNAL_INT = 2, HL_SIGNAL_TERM = 15 }; /* POSIX's numbers; a program that stopped for one exits 128 + number */
+enum {
+    HL_SIGNAL_INT = 2,
+    HL_SIGNAL_TERM = 15
+}; /* POSIX's numbers; a program that stopped for one exits 128 + number */
 int hl_signal_pending(void);
 
 /* A write to a pipe that nobody reads fails with EPIPE instead of ending the program. */

@@ -1,5 +1,6 @@
-/* Terminal size and abilities, over ioctl and the environment. No terminfo: a carriage return, "erase to the end of line" and
- * a few colours are all that halley uses, and every terminal of the last thirty years has them. Source: no-color.org. */
+/* Terminal size and abilities, over ioctl and the environment. No terminfo: a carriage return,
+ * "erase to the end of line" and a few colours are all that halley uses, and every terminal of the
+ * last thirty years has them. Source: no-color.org. */
 #include "os/terminal.h"
 
 #include <errno.h>

@@ -1,8 +1,10 @@
 /* Frames and messages of TensorBoard's event files.
  *
- * A frame is: length u64, masked CRC-32C of the length, the message, masked CRC-32C of the message; little-endian. The
- * messages are built from the field numbers of tensorboard/compat/proto/{event,summary,tensor}.proto; fields that hold their
- * default are left out, as proto3 does. Does not read event files. Source: those files and TFRecord's description. */
+ * A frame is: length u64, masked CRC-32C of the length, the message, masked CRC-32C of the message;
+ * little-endian. The messages are built from the field numbers of
+ * tensorboard/compat/proto/{event,summary,tensor}.proto; fields that hold their default are left
+ * out, as proto3 does. Does not read event files. Source: those files and TFRecord's description.
+ */
 #include "report/events.h"
 
 #include <string.h>
@@ -51,7 +53,9 @@ static void put_varint(struct hl_buf *out, uint64_t value) {
     hl_buf_add(out, bytes, n);
 }
 
-static void put_key(struct hl_buf *out, unsigned field, enum wire wire) { put_varint(out, field << 3 | wire); }
+static void put_key(struct hl_buf *out, unsigned field, enum wire wire) {
+    put_varint(out, field << 3 | wire);
+}
 
 static void put_int(struct hl_buf *out, unsigned field, int64_t value) {
     if (!value) return;
@@ -65,7 +69,9 @@ static void put_bytes(struct hl_buf *out, unsigned field, const void *bytes, siz
     hl_buf_add(out, bytes, n);
 }
 
-static void put_text(struct hl_buf *out, unsigned field, const char *text) { put_bytes(out, field, text, strlen(text)); }
+static void put_text(struct hl_buf *out, unsigned field, const char *text) {
+    put_bytes(out, field, text, strlen(text));
+}
 
 static void put_message(struct hl_buf *out, unsigned field, struct hl_buf *message) {
     if (message->failed) out->failed = true;
@@ -83,10 +89,23 @@ static void put_f32(struct hl_buf *out, unsigned field, double value) {
 
 /* ---- events ---- */
 
-enum { EVENT_WALL_TIME = 1, EVENT_STEP, EVENT_FILE_VERSION, EVENT_SUMMARY = 5, EVENT_SESSION_LOG = 7 };
+enum {
+    EVENT_WALL_TIME = 1,
+    EVENT_STEP,
+    EVENT_FILE_VERSION,
+    EVENT_SUMMARY = 5,
+    EVENT_SESSION_LOG = 7
+};
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
 enum { METADATA_PLUGIN = 1, METADATA_CLASS = 4, PLUGIN_NAME = 1, CLASS_TENSOR = 2 };
-enum { TENSOR_TYPE = 1, TENSOR_SHAPE = 2, TENSOR_STRING = 8, TYPE_STRING = 7, SHAPE_DIM = 2, DIM_SIZE = 1 };
+enum {
+    TENSOR_TYPE = 1,
+    TENSOR_SHAPE = 2,
+    TENSOR_STRING = 8,
+    TYPE_STRING = 7,
+    SHAPE_DIM = 2,
+    DIM_SIZE = 1
+};
 enum { SESSION_STATUS = 1, SESSION_START = 1 };
 
 static struct hl_buf event_begin(struct hl_mem *mem, double wall, int64_t step) {
@@ -132,7 +151,8 @@ void hl_event_restart(struct hl_buf *out, double wall, int64_t step) {
     event_end(out, &event);
 }
 
-void hl_event_scalar(struct hl_buf *out, double wall, int64_t step, const char *tag, double number) {
+void hl_event_scalar(struct hl_buf *out, double wall, int64_t step, const char *tag,
+                     double number) {
     struct hl_buf event = event_begin(out->mem, wall, step), value = {.mem = out->mem};
     put_text(&value, VALUE_TAG, tag);
     put_f32(&value, VALUE_SIMPLE, number);
@@ -149,7 +169,8 @@ static void put_text_metadata(struct hl_buf *value) {
 
 /* A tensor of one string. */
 static void put_text_tensor(struct hl_buf *value, const char *utf8, size_t n) {
-    struct hl_buf dim = {.mem = value->mem}, shape = {.mem = value->mem}, tensor = {.mem = value->mem};
+    struct hl_buf dim = {.mem = value->mem}, shape = {.mem = value->mem},
+                  tensor = {.mem = value->mem};
     put_int(&dim, DIM_SIZE, 1);
     put_message(&shape, SHAPE_DIM, &dim);
     put_int(&tensor, TENSOR_TYPE, TYPE_STRING);
@@ -158,7 +179,8 @@ static void put_text_tensor(struct hl_buf *value, const char *utf8, size_t n) {
     put_message(value, VALUE_TENSOR, &tensor);
 }
 
-void hl_event_text(struct hl_buf *out, double wall, int64_t step, const char *tag, const char *utf8, size_t n) {
+void hl_event_text(struct hl_buf *out, double wall, int64_t step, const char *tag, const char *utf8,
+                   size_t n) {
     struct hl_buf event = event_begin(out->mem, wall, step), value = {.mem = out->mem};
     put_text(&value, VALUE_TAG, tag);
     put_text_tensor(&value, utf8, n);

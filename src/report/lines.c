@@ -1,12 +1,14 @@
-/* Lines of a file through one growing window. The window holds a line and whatever was read behind it; a line that would
- * outgrow HL_LINE_MAX is skipped to its newline, so that a hostile file cannot take the memory. */
+/* Lines of a file through one growing window. The window holds a line and whatever was read behind
+ * it; a line that would outgrow HL_LINE_MAX is skipped to its newline, so that a hostile file
+ * cannot take the memory. */
 #include "report/lines.h"
 
 #include <string.h>
 
 enum { FIRST_WINDOW = 1 << 16 };
 
-enum hl_status hl_lines_open(struct hl_lines *lines, struct hl_mem *mem, const char *path, struct hl_diag *diag) {
+enum hl_status hl_lines_open(struct hl_lines *lines, struct hl_mem *mem, const char *path,
+                             struct hl_diag *diag) {
     *lines = (struct hl_lines){.mem = mem, .path = path};
     lines->file = fopen(path, "rbe");
     if (!lines->file) return hl_fail(diag, HL_E_IO, "cannot read %s: %m", path);
@@ -19,7 +21,8 @@ void hl_lines_close(struct hl_lines *lines) {
     *lines = (struct hl_lines){0};
 }
 
-/* Read more behind the window's end; *got 0 at the end of the file. One byte is kept free for the NUL. */
+/* Read more behind the window's end; *got 0 at the end of the file. One byte is kept free for the
+ * NUL. */
 static enum hl_status fill(struct hl_lines *lines, size_t *got, struct hl_diag *diag) {
     if (lines->begin) {
         memmove(lines->data, lines->data + lines->begin, lines->end - lines->begin);
@@ -35,7 +38,8 @@ static enum hl_status fill(struct hl_lines *lines, size_t *got, struct hl_diag *
     }
     *got = fread(lines->data + lines->end, 1, lines->capacity - 1 - lines->end, lines->file);
     lines->end += *got;
-    if (!*got && ferror(lines->file)) return hl_fail(diag, HL_E_IO, "cannot read %s: %m", lines->path);
+    if (!*got && ferror(lines->file))
+        return hl_fail(diag, HL_E_IO, "cannot read %s: %m", lines->path);
     return HL_OK;
 }
 

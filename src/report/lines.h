@@ -1,4 +1,5 @@
-/* Lines of a file, one at a time, with their place: for JSON-lines files that may be huge, damaged or cut short. */
+/* Lines of a file, one at a time, with their place: for JSON-lines files that may be huge, damaged
+ * or cut short. */
 #ifndef HALLEY_REPORT_LINES_H
 #define HALLEY_REPORT_LINES_H
 
@@ -31,9 +32,11 @@ struct hl_lines {
 };
 
 /* errors  HL_E_IO the file cannot be opened */
-enum hl_status hl_lines_open(struct hl_lines *lines, struct hl_mem *mem, const char *path, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_lines_open(struct hl_lines *lines, struct hl_mem *mem, const char *path,
+                             struct hl_diag *diag) HL_MUST_CHECK;
 /* returns HL_OK a line, HL_END no more; errors HL_E_IO, HL_E_MEMORY */
-enum hl_status hl_lines_next(struct hl_lines *lines, struct hl_line *out, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_lines_next(struct hl_lines *lines, struct hl_line *out,
+                             struct hl_diag *diag) HL_MUST_CHECK;
 void hl_lines_close(struct hl_lines *lines);
 
 #endif

@@ -1,4 +1,5 @@
-/* Escaping for HTML and XML alike: the five characters and nothing else, after cleaning the encoding. */
+/* Escaping for HTML and XML alike: the five characters and nothing else, after cleaning the
+ * encoding. */
 #include "report/markup.h"
 
 #include <string.h>
@@ -27,7 +28,9 @@ void hl_markup_text(struct hl_buf *out, const char *text, size_t n) {
     hl_buf_free(&clean);
 }
 
-void hl_markup_puts(struct hl_buf *out, const char *text) { hl_markup_text(out, text, strlen(text)); }
+void hl_markup_puts(struct hl_buf *out, const char *text) {
+    hl_markup_text(out, text, strlen(text));
+}
 
 void hl_markup_coord(struct hl_buf *out, double value) {
     char digits[40];

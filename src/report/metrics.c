@@ -1,7 +1,9 @@
-/* The files that a run writes for people and tools: metrics.jsonl, samples.jsonl, TensorBoard events.
+/* The files that a run writes for people and tools: metrics.jsonl, samples.jsonl, TensorBoard
+ * events.
  *
- * metrics.jsonl is the truth; the others may be thrown away. A line is one write; half a line (a crash, a full disk) never
- * stays. Samples are opened at the first one. Formats: docs/formats/metrics.md. */
+ * metrics.jsonl is the truth; the others may be thrown away. A line is one write; half a line (a
+ * crash, a full disk) never stays. Samples are opened at the first one. Formats:
+ * docs/formats/metrics.md. */
 #include "halley/report.h"
 
 #include <dirent.h>
@@ -51,10 +53,10 @@ static bool line_step(const char *text, int64_t *step) {
     return found;
 }
 
-/* Where a JSON-lines file is to be cut so that nothing after the step stays: before its first line of a later step, or before
- * half a last line. A file that is not there is cut at 0. */
-static enum hl_status find_cut(struct hl_mem *mem, const char *path, int64_t keep_through_step, int64_t *cut,
-                               struct hl_diag *diag) {
+/* Where a JSON-lines file is to be cut so that nothing after the step stays: before its first line
+ * of a later step, or before half a last line. A file that is not there is cut at 0. */
+static enum hl_status find_cut(struct hl_mem *mem, const char *path, int64_t keep_through_step,
+                               int64_t *cut, struct hl_diag *diag) {
     struct hl_lines lines;
     struct stat info;
     *cut = 0;
@@ -71,8 +73,9 @@ static enum hl_status find_cut(struct hl_mem *mem, const char *path, int64_t kee
     return status == HL_END ? HL_OK : status;
 }
 
-static enum hl_status open_lines(struct hl_metrics *metrics, struct hl_append *file, const char *folder, const char *name,
-                                 int64_t keep_through_step, struct hl_diag *diag) {
+static enum hl_status open_lines(struct hl_metrics *metrics, struct hl_append *file,
+                                 const char *folder, const char *name, int64_t keep_through_step,
+                                 struct hl_diag *diag) {
     char *path = join(metrics->mem, folder, name);
     if (!path) return hl_fail_memory(diag, strlen(folder), "a path");
     int64_t cut;
@@ -82,7 +85,8 @@ static enum hl_status open_lines(struct hl_metrics *metrics, struct hl_append *f
     return status;
 }
 
-/* The number in a new event file's name: now, or one more than the newest there, because TensorBoard reads in order of names. */
+/* The number in a new event file's name: now, or one more than the newest there, because
+ * TensorBoard reads in order of names. */
 static int64_t event_number(const char *folder) {
     static const char prefix[] = "events.out.tfevents.";
     int64_t number = (int64_t)hl_clock_wall_seconds();
@@ -97,13 +101,17 @@ static int64_t event_number(const char *folder) {
     return number;
 }
 
-static enum hl_status open_events(struct hl_metrics *metrics, const char *output_dir, int64_t first_step, struct hl_diag *diag) {
+static enum hl_status open_events(struct hl_metrics *metrics, const char *output_dir,
+                                  int64_t first_step, struct hl_diag *diag) {
     char *folder = join(metrics->mem, output_dir, "runs");
     if (!folder) return hl_fail_memory(diag, strlen(output_dir), "a path");
     enum hl_status status = HL_OK;
-    if (mkdir(folder, 0777) && errno != EEXIST) status = hl_fail(diag, HL_E_IO, "cannot make the folder %s: %m", folder);
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        status = hl_fail(diag, HL_E_IO, "cannot make the folder %s: %m", folder);
     struct hl_buf path = {.mem = metrics->mem};
-    if (!status) hl_buf_printf(&path, "%s/events.out.tfevents.%010lld.halley", folder, (long long)event_number(folder));
+    if (!status)
+        hl_buf_printf(&path, "%s/events.out.tfevents.%010lld.halley", folder,
+                      (long long)event_number(folder));
     if (!status && path.failed) status = hl_fail_memory(diag, strlen(folder), "a path");
     if (!status) status = hl_append_open(&metrics->events, metrics->mem, path.data, 0, true, diag);
     hl_buf_free(&path);
@@ -116,8 +124,9 @@ static enum hl_status open_events(struct hl_metrics *metrics, const char *output
     return hl_append_record(&metrics->events, metrics->text.data, metrics->text.n, diag);
 }
 
-enum hl_status hl_metrics_open(struct hl_mem *mem, const char *output_dir, int64_t keep_through_step, bool tensorboard,
-                               struct hl_metrics **out, struct hl_diag *diag) {
+enum hl_status hl_metrics_open(struct hl_mem *mem, const char *output_dir,
+                               int64_t keep_through_step, bool tensorboard, struct hl_metrics **out,
+                               struct hl_diag *diag) {
     struct hl_metrics *metrics = hl_alloc(mem, 1, sizeof *metrics);
     if (!metrics) return hl_fail_memory(diag, sizeof *metrics, "metrics");
     metrics->mem = metrics->text.mem = mem;
@@ -125,9 +134,14 @@ enum hl_status hl_metrics_open(struct hl_mem *mem, const char *output_dir, int64
     enum hl_status status = HL_OK;
     if (mkdir(output_dir, 0777) && errno != EEXIST)
         status = hl_fail(diag, HL_E_IO, "cannot make the folder %s: %m", output_dir);
-    if (!status) status = open_lines(metrics, &metrics->lines, output_dir, "metrics.jsonl", keep_through_step, diag);
-    if (!status) status = open_lines(metrics, &metrics->samples, output_dir, "samples.jsonl", keep_through_step, diag);
-    if (!status && tensorboard) status = open_events(metrics, output_dir, keep_through_step + 1, diag);
+    if (!status)
+        status = open_lines(metrics, &metrics->lines, output_dir, "metrics.jsonl",
+                            keep_through_step, diag);
+    if (!status)
+        status = open_lines(metrics, &metrics->samples, output_dir, "samples.jsonl",
+                            keep_through_step, diag);
+    if (!status && tensorboard)
+        status = open_events(metrics, output_dir, keep_through_step + 1, diag);
     if (status) hl_metrics_close(metrics);
     else *out = metrics;
     return status;
@@ -145,11 +159,13 @@ void hl_metrics_close(struct hl_metrics *metrics) {
 /* ---- writing ---- */
 
 /* Write the scratch text; the first failure of a run is passed on, later ones are only counted. */
-static enum hl_status put_record(struct hl_metrics *metrics, struct hl_append *file, struct hl_diag *diag) {
+static enum hl_status put_record(struct hl_metrics *metrics, struct hl_append *file,
+                                 struct hl_diag *diag) {
     struct hl_diag quiet;
     enum hl_status status = HL_OK;
     struct hl_diag *where = metrics->told ? &quiet : diag;
-    if (metrics->text.failed) status = hl_fail_memory(where, metrics->text.n, "a record of metrics");
+    if (metrics->text.failed)
+        status = hl_fail_memory(where, metrics->text.n, "a record of metrics");
     else status = hl_append_record(file, metrics->text.data, metrics->text.n, where);
     metrics->text.failed = false;
     if (!status) return HL_OK;
@@ -166,7 +182,8 @@ static void put_number(struct hl_buf *text, const struct hl_metric *value) {
         hl_buf_puts(text, "\"");
         hl_buf_f64(text, value->value);
         hl_buf_puts(text, "\"");
-    } else if (value->is_integer && fabs(value->value) < 9e18) hl_buf_printf(text, "%lld", (long long)value->value);
+    } else if (value->is_integer && fabs(value->value) < 9e18)
+        hl_buf_printf(text, "%lld", (long long)value->value);
     else hl_buf_f64(text, value->value);
 }
 
@@ -175,13 +192,14 @@ static void put_scalars(struct hl_buf *text, int64_t step, const struct hl_metri
     for (int i = 0; i < n; i++) {
         bool eval = !strncmp(values[i].name, "eval_", 5);
         char tag[128];
-        (void)snprintf(tag, sizeof tag, eval ? "eval/%s" : "train/%s", values[i].name + (eval ? 5 : 0));
+        (void)snprintf(tag, sizeof tag, eval ? "eval/%s" : "train/%s",
+                       values[i].name + (eval ? 5 : 0));
         hl_event_scalar(text, wall, step, tag, values[i].value);
     }
 }
 
-enum hl_status hl_metrics_write(struct hl_metrics *metrics, int64_t step, const struct hl_metric *values, int n,
-                                struct hl_diag *diag) {
+enum hl_status hl_metrics_write(struct hl_metrics *metrics, int64_t step,
+                                const struct hl_metric *values, int n, struct hl_diag *diag) {
     struct hl_buf *text = &metrics->text;
     text->n = 0;
     hl_buf_printf(text, "{\"step\": %lld", (long long)step);
@@ -213,9 +231,10 @@ static void put_indented(struct hl_buf *out, const char *text, size_t n) {
     }
 }
 
-enum hl_status hl_metrics_text(struct hl_metrics *metrics, int64_t step, const char *tag, const char *text,
-                               struct hl_diag *diag) {
-    struct hl_buf clean = {.mem = metrics->mem}, shown = {.mem = metrics->mem}, *out = &metrics->text;
+enum hl_status hl_metrics_text(struct hl_metrics *metrics, int64_t step, const char *tag,
+                               const char *text, struct hl_diag *diag) {
+    struct hl_buf clean = {.mem = metrics->mem}, shown = {.mem = metrics->mem},
+                  *out = &metrics->text;
     hl_utf8_clean(&clean, text, strlen(text), HL_CLEAN_KEEP_CONTROLS);
     out->n = 0;
     hl_buf_printf(out, "{\"step\": %lld, \"tag\": ", (long long)step);

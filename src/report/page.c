@@ -38,7 +38,8 @@ static bool mean_speed(const struct hl_series *s, double *out) {
     return n ? *out = (double)n / sum, true : false;
 }
 
-/* Time in training: as logged, else the mean step of each line times the steps since the line before. */
+/* Time in training: as logged, else the mean step of each line times the steps since the line
+ * before. */
 static bool training_time(const struct hl_run *run, double *out) {
     double x = 0, sum = 0, before = 0;
     if (last_finite(hl_run_series(run, "seconds"), &x, out)) return true;
@@ -49,8 +50,10 @@ static bool training_time(const struct hl_run *run, double *out) {
 }
 
 /* What the head of the page says of a run; words are empty where nothing is known. */
-struct headline { char loss[HL_WORDS], loss_step[HL_WORDS], best[HL_WORDS], best_step[HL_WORDS], perplexity[HL_WORDS],
-    steps[HL_WORDS], tokens[HL_WORDS], time[HL_WORDS], speed[HL_WORDS]; };
+struct headline {
+    char loss[HL_WORDS], loss_step[HL_WORDS], best[HL_WORDS], best_step[HL_WORDS],
+        perplexity[HL_WORDS], steps[HL_WORDS], tokens[HL_WORDS], time[HL_WORDS], speed[HL_WORDS];
+};
 
 static void print_perplexity(char out[HL_WORDS], double value) {
     if (value < 1e6) hl_print_fixed(out, HL_WORDS, value, value < 99.95 ? 1 : 0);
@@ -87,10 +90,11 @@ static struct headline headline_of(const struct hl_run *run) {
     return h;
 }
 
-static void put_fact(struct hl_buf *out, const char *name, const char *value, const char *unit, const char *more) {
+static void put_fact(struct hl_buf *out, const char *name, const char *value, const char *unit,
+                     const char *more) {
     if (!*value) return;
-    hl_buf_printf(out, "<div class=\"card fact\"><span>%s</span><b>%s%s%s%s</b><i>%s</i></div>\n", name, value,
-                  *unit ? " <small>" : "", unit, *unit ? "</small>" : "", more);
+    hl_buf_printf(out, "<div class=\"card fact\"><span>%s</span><b>%s%s%s%s</b><i>%s</i></div>\n",
+                  name, value, *unit ? " <small>" : "", unit, *unit ? "</small>" : "", more);
 }
 
 static void put_facts(struct hl_buf *out, const struct hl_run *run) {
@@ -116,11 +120,14 @@ static void put_cell(struct hl_buf *out, const char *value, const char *step) {
 }
 
 static void put_comparison(struct hl_buf *out, const struct hl_run *runs, int n_runs) {
-    hl_buf_puts(out, "<div class=\"card scroll\"><table><tr><th>Run</th><th>Best held-out loss</th><th>Final training loss</th>"
+    hl_buf_puts(out, "<div class=\"card scroll\"><table><tr><th>Run</th><th>Best held-out "
+                     "loss</th><th>Final training loss</th>"
                      "<th>Steps</th><th>Tokens</th><th>Time</th><th>tok/s</th></tr>\n");
     for (int r = 0; r < n_runs; r++) {
         struct headline h = headline_of(&runs[r]);
-        hl_buf_printf(out, "<tr><td><svg class=\"key\" viewBox=\"0 0 14 14\"><circle cx=\"7\" cy=\"7\" r=\"5\" class=\"f%d\"/></svg>",
+        hl_buf_printf(out,
+                      "<tr><td><svg class=\"key\" viewBox=\"0 0 14 14\"><circle cx=\"7\" cy=\"7\" "
+                      "r=\"5\" class=\"f%d\"/></svg>",
                       r % HL_PLOT_COLOURS);
         hl_markup_puts(out, runs[r].name);
         hl_buf_puts(out, "</td>");
@@ -151,7 +158,9 @@ static void put_notes(struct hl_buf *out, const struct hl_run *run, int n_runs) 
     }
     if (run->n_bad) {
         note_begin(out, run, n_runs);
-        hl_buf_printf(out, "%ld of %ld lines of metrics.jsonl could not be read and were skipped, the first is line %ld.</p>\n",
+        hl_buf_printf(out,
+                      "%ld of %ld lines of metrics.jsonl could not be read and were skipped, the "
+                      "first is line %ld.</p>\n",
                       run->n_bad, run->n_lines, run->first_bad);
     }
     if (run->n_series_dropped) {
@@ -168,7 +177,10 @@ static void put_notes(struct hl_buf *out, const struct hl_run *run, int n_runs) 
         hl_words_integer(step, (int64_t)s->x[first]);
         note_begin(out, run, n_runs);
         hl_markup_puts(out, s->name);
-        hl_buf_printf(out, " is not finite (%s) at step %s", isnan(s->y[first]) ? "NaN" : s->y[first] > 0 ? "Infinity" : "-Infinity",
+        hl_buf_printf(out, " is not finite (%s) at step %s",
+                      isnan(s->y[first]) ? "NaN"
+                      : s->y[first] > 0  ? "Infinity"
+                                         : "-Infinity",
                       step);
         if (n > 1) hl_buf_printf(out, " and %zu more", n - 1);
         hl_buf_puts(out, ".</p>\n");
@@ -177,7 +189,8 @@ static void put_notes(struct hl_buf *out, const struct hl_run *run, int n_runs) 
 
 /* ---- samples and tables ---- */
 
-static void put_heading(struct hl_buf *out, const char *text, const struct hl_run *run, int n_runs) {
+static void put_heading(struct hl_buf *out, const char *text, const struct hl_run *run,
+                        int n_runs) {
     hl_buf_printf(out, "<h2>%s", text);
     if (n_runs > 1) {
         hl_buf_puts(out, ": ");
@@ -200,7 +213,8 @@ static void put_samples(struct hl_buf *out, const struct hl_run *run, int n_runs
     }
 }
 
-static void put_rows(struct hl_buf *out, const char *title, const struct hl_rows *rows, const struct hl_run *run, int n_runs) {
+static void put_rows(struct hl_buf *out, const char *title, const struct hl_rows *rows,
+                     const struct hl_run *run, int n_runs) {
     if (!rows->n) return;
     put_heading(out, title, run, n_runs);
     hl_buf_puts(out, "<dl class=\"card pairs\">\n");
@@ -227,7 +241,8 @@ static void put_title(struct hl_buf *out, const struct hl_run *runs, int n_runs)
 void hl_page_html(struct hl_buf *out, const struct hl_run *runs, int n_runs) {
     hl_buf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-                     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';style-src 'unsafe-inline'\">\n<title>");
+                     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+                     "'none';style-src 'unsafe-inline'\">\n<title>");
     put_title(out, runs, n_runs);
     hl_buf_puts(out, " · Halley</title>\n<style>");
     hl_buf_puts(out, page_css);
@@ -244,8 +259,13 @@ void hl_page_html(struct hl_buf *out, const struct hl_run *runs, int n_runs) {
     hl_panels_small(out, runs, n_runs);
     hl_buf_puts(out, "</div>\n");
     for (int r = 0; r < n_runs; r++) put_samples(out, &runs[r], n_runs);
-    for (int r = 0; r < n_runs; r++) put_rows(out, "Model and machine", &runs[r].info, &runs[r], n_runs);
-    for (int r = 0; r < n_runs; r++) put_rows(out, "Configuration", &runs[r].config, &runs[r], n_runs);
-    hl_buf_printf(out, "<footer>Written by halley %s. Pale lines are raw values, strong ones smoothed; every number is in "
-                       "metrics.jsonl.</footer>\n</main></body></html>\n", HALLEY_VERSION);
+    for (int r = 0; r < n_runs; r++)
+        put_rows(out, "Model and machine", &runs[r].info, &runs[r], n_runs);
+    for (int r = 0; r < n_runs; r++)
+        put_rows(out, "Configuration", &runs[r].config, &runs[r], n_runs);
+    hl_buf_printf(out,
+                  "<footer>Written by halley %s. Pale lines are raw values, strong ones smoothed; "
+                  "every number is in "
+                  "metrics.jsonl.</footer>\n</main></body></html>\n",
+                  HALLEY_VERSION);
 }

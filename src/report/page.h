@@ -4,6 +4,7 @@
 
 #include "report/run.h"
 
-void hl_page_html(struct hl_buf *out, const struct hl_run *runs, int n_runs); /* failure: out->failed */
+void hl_page_html(struct hl_buf *out, const struct hl_run *runs,
+                  int n_runs); /* failure: out->failed */
 
 #endif

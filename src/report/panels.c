@@ -1,5 +1,5 @@
-/* From runs to plots: smoothing, colours, ranges, legends. One run: its curves by what they are. Several: a colour per run,
- * solid for training and dashed for held-out. */
+/* From runs to plots: smoothing, colours, ranges, legends. One run: its curves by what they are.
+ * Several: a colour per run, solid for training and dashed for held-out. */
 #include "report/panels.h"
 
 #include <math.h>
@@ -9,7 +9,14 @@
 #include "report/smooth.h"
 
 enum { SMOOTH_FROM = 40, MAX_CURVES = 96, MAX_EXTRAS = 16, RAW_UP_TO_RUNS = 3 };
-enum { WIDE = 1040, WIDE_HEIGHT = 400, SMALL = 512, SMALL_HEIGHT = 260, PICTURE = 860, PICTURE_HEIGHT = 420 };
+enum {
+    WIDE = 1040,
+    WIDE_HEIGHT = 400,
+    SMALL = 512,
+    SMALL_HEIGHT = 260,
+    PICTURE = 860,
+    PICTURE_HEIGHT = 420
+};
 
 struct curves {
     struct hl_mem *mem;
@@ -20,8 +27,8 @@ struct curves {
     bool failed;
 };
 
-static void add(struct curves *c, const struct hl_series *s, const double *y, const char *label, int colour,
-                enum hl_plot_style style) {
+static void add(struct curves *c, const struct hl_series *s, const double *y, const char *label,
+                int colour, enum hl_plot_style style) {
     if (c->n == MAX_CURVES) return;
     c->at[c->n++] = (struct hl_plot_series){label, s->x, y, s->n, colour % HL_PLOT_COLOURS, style};
 }
@@ -43,8 +50,8 @@ static void release(struct curves *c) {
 }
 
 /* A noisy series: pale raw values and a smoothed line; a short one: as it is. */
-static void add_noisy(struct curves *c, const struct hl_series *s, const char *raw_label, const char *label, int colour,
-                      bool with_raw) {
+static void add_noisy(struct curves *c, const struct hl_series *s, const char *raw_label,
+                      const char *label, int colour, bool with_raw) {
     if (s->n < SMOOTH_FROM) {
         add(c, s, s->y, label, colour, HL_PLOT_POINTS);
         return;
@@ -55,7 +62,10 @@ static void add_noisy(struct curves *c, const struct hl_series *s, const char *r
 
 /* ---- ranges ---- */
 
-struct range { double lo, hi, hi_later, sum; size_t n; };
+struct range {
+    double lo, hi, hi_later, sum;
+    size_t n;
+};
 
 /* later: beyond the first 2 % of the steps, where a fresh model's loss falls steeply. */
 static struct range range_of(const struct curves *c) {
@@ -104,13 +114,17 @@ static void finish(struct hl_buf *out, struct curves *c, struct hl_plot *plot) {
 }
 
 static void add_loss(struct curves *c, const struct hl_run *run, int index, int n_runs) {
-    const struct hl_series *train = hl_run_series(run, "loss"), *held_out = hl_run_series(run, "eval_loss");
+    const struct hl_series *train = hl_run_series(run, "loss"),
+                           *held_out = hl_run_series(run, "eval_loss");
     bool alone = n_runs == 1;
-    if (train) add_noisy(c, train, alone ? "training" : NULL, alone ? "training, smoothed" : run->name, index, n_runs <= RAW_UP_TO_RUNS);
+    if (train)
+        add_noisy(c, train, alone ? "training" : NULL, alone ? "training, smoothed" : run->name,
+                  index, n_runs <= RAW_UP_TO_RUNS);
     if (train && alone && train->n < SMOOTH_FROM) c->at[c->n - 1].label = "training";
     if (!held_out) return;
     const char *label = alone ? "held-out" : train ? NULL : run->name;
-    add(c, held_out, held_out->y, label, alone ? 1 : index, alone ? HL_PLOT_POINTS : HL_PLOT_DASHED);
+    add(c, held_out, held_out->y, label, alone ? 1 : index,
+        alone ? HL_PLOT_POINTS : HL_PLOT_DASHED);
 }
 
 void hl_panel_loss(struct hl_buf *out, const struct hl_run *runs, int n_runs, bool standalone) {
@@ -119,7 +133,8 @@ void hl_panel_loss(struct hl_buf *out, const struct hl_run *runs, int n_runs, bo
     struct hl_buf title = {.mem = out->mem};
     hl_buf_printf(&title, standalone && n_runs == 1 ? "Loss of %s" : "Loss", runs[0].name);
     struct hl_plot plot = {.title = title.data,
-                           .unit = n_runs > 1 ? "nats per token; dashed: held-out" : "nats per token",
+                           .unit =
+                               n_runs > 1 ? "nats per token; dashed: held-out" : "nats per token",
                            .width = standalone ? PICTURE : WIDE,
                            .height = standalone ? PICTURE_HEIGHT : WIDE_HEIGHT,
                            .standalone = standalone,
@@ -130,7 +145,10 @@ void hl_panel_loss(struct hl_buf *out, const struct hl_run *runs, int n_runs, bo
     hl_buf_free(&title);
 }
 
-struct panel { const char *key, *title, *unit; bool noisy, from_zero; };
+struct panel {
+    const char *key, *title, *unit;
+    bool noisy, from_zero;
+};
 
 static const struct panel known[] = {
     {"learning_rate", "Learning rate", NULL, false, true},
@@ -139,10 +157,13 @@ static const struct panel known[] = {
     {"data_wait_ms", "Waiting for data", "ms per step", true, true},
     {"mfu", "Use of the machine", "share of its product peak", true, true},
 };
-static const char *const elsewhere[] = {"loss", "eval_loss", "tokens", "seconds", "epoch", "step_ms", "eval_runtime"}; /* shown by other means */
+static const char *const elsewhere[] = {
+    "loss",  "eval_loss", "tokens",      "seconds",
+    "epoch", "step_ms",   "eval_runtime"}; /* shown by other means */
 enum { N_KNOWN = sizeof known / sizeof *known, N_ELSEWHERE = sizeof elsewhere / sizeof *elsewhere };
 
-static void small_panel(struct hl_buf *out, const struct hl_run *runs, int n_runs, const struct panel *panel, int id) {
+static void small_panel(struct hl_buf *out, const struct hl_run *runs, int n_runs,
+                        const struct panel *panel, int id) {
     struct curves c = {.mem = out->mem};
     for (int r = 0; r < n_runs; r++) {
         const struct hl_series *s = hl_run_series(&runs[r], panel->key);
@@ -153,8 +174,13 @@ static void small_panel(struct hl_buf *out, const struct hl_run *runs, int n_run
     }
     if (!c.n) return;
     struct range range = range_of(&c);
-    struct hl_plot plot = {.title = panel->title, .unit = panel->unit, .width = SMALL, .height = SMALL_HEIGHT, .id = id,
-                           .from_zero = panel->from_zero, .log_y = !panel->from_zero && wants_log(&range),
+    struct hl_plot plot = {.title = panel->title,
+                           .unit = panel->unit,
+                           .width = SMALL,
+                           .height = SMALL_HEIGHT,
+                           .id = id,
+                           .from_zero = panel->from_zero,
+                           .log_y = !panel->from_zero && wants_log(&range),
                            .message = "no finite value"};
     hl_buf_puts(out, "<div class=\"card\">");
     finish(out, &c, &plot);

@@ -1,9 +1,10 @@
 /* Line plots as SVG.
  *
- * A series is walked once per element that it takes part in. All points that fall into one pixel column become at most four
- * (first, lowest, highest, last), so that a million steps look as they would and cost what a thousand do. Tooltips are bands
- * of some pixels over the whole height; hovering shows a guide line, dots and a readout by CSS alone. Does not compute:
- * smoothing and choosing a range are the caller's. */
+ * A series is walked once per element that it takes part in. All points that fall into one pixel
+ * column become at most four (first, lowest, highest, last), so that a million steps look as they
+ * would and cost what a thousand do. Tooltips are bands of some pixels over the whole height;
+ * hovering shows a guide line, dots and a readout by CSS alone. Does not compute: smoothing and
+ * choosing a range are the caller's. */
 #include "report/plot.h"
 
 #include <math.h>
@@ -14,20 +15,31 @@
 #include "report/markup.h"
 #include "report/ticks.h"
 
-enum { CHAR_WIDTH = 7, LEGEND_ROW = 18, TOP = 40, BOTTOM = 42, RIGHT = 24, BAND = 6, MAX_MARKS = 32 };
-static const double huge = 1e100; /* beyond it a value is treated as not finite, so that spans do not overflow */
+enum {
+    CHAR_WIDTH = 7,
+    LEGEND_ROW = 18,
+    TOP = 40,
+    BOTTOM = 42,
+    RIGHT = 24,
+    BAND = 6,
+    MAX_MARKS = 32
+};
+static const double huge =
+    1e100; /* beyond it a value is treated as not finite, so that spans do not overflow */
 
 struct frame {
     const struct hl_plot *plot;
-    double left, top, right, bottom;     /* pixels */
-    double x_lo, x_hi, y_lo, y_hi;       /* data, or their logarithms */
+    double left, top, right, bottom; /* pixels */
+    double x_lo, x_hi, y_lo, y_hi;   /* data, or their logarithms */
     struct hl_ticks x_ticks, y_ticks;
     bool empty;
 };
 
 /* ---- scales ---- */
 
-static bool usable(double value, bool is_log) { return fabs(value) <= huge && (!is_log || value > 0); }
+static bool usable(double value, bool is_log) {
+    return fabs(value) <= huge && (!is_log || value > 0);
+}
 
 static double on_scale(double value, bool is_log) { return is_log ? log10(value) : value; }
 
@@ -41,7 +53,9 @@ static double to_y(const struct frame *f, double y) {
     return f->bottom - fmin(fmax(share, -2), 3) * (f->bottom - f->top);
 }
 
-struct span { double lo, hi; };
+struct span {
+    double lo, hi;
+};
 
 static void widen(struct span *span, double value) {
     if (value < span->lo) span->lo = value;
@@ -139,7 +153,8 @@ static void put_pair(struct hl_buf *out, const char *between, double x, double y
     hl_markup_coord(out, y);
 }
 
-static void put_line(struct hl_buf *out, const char *class, double x1, double y1, double x2, double y2) {
+static void put_line(struct hl_buf *out, const char *class, double x1, double y1, double x2,
+                     double y2) {
     hl_buf_printf(out, "<line class=\"%s\" x1=\"", class);
     put_pair(out, "\" y1=\"", x1, y1);
     hl_buf_puts(out, "\" x2=\"");
@@ -161,7 +176,9 @@ static void put_text_at(struct hl_buf *out, double x, double y, const char *attr
 
 static void put_swatch(struct hl_buf *out, const struct hl_plot_series *s, double x, double y) {
     char class[32];
-    const char *style = s->style == HL_PLOT_FAINT ? "fa" : s->style == HL_PLOT_DASHED ? "li da" : "li";
+    const char *style = s->style == HL_PLOT_FAINT    ? "fa"
+                        : s->style == HL_PLOT_DASHED ? "li da"
+                                                     : "li";
     (void)snprintf(class, sizeof class, "%s c%d", style, s->colour);
     put_line(out, class, x, y, x + SWATCH, y);
     if (s->style == HL_PLOT_POINTS) put_dot(out, x + SWATCH / 2, y, "3.4", s->colour);
@@ -196,17 +213,24 @@ static bool drawable(const struct frame *f, const struct hl_plot_series *s, size
 }
 
 /* The points of one pixel column. */
-struct column { long at; size_t first, lowest, highest, last; bool open; };
+struct column {
+    long at;
+    size_t first, lowest, highest, last;
+    bool open;
+};
 
-static void path_point(struct hl_buf *out, const struct frame *f, const struct hl_plot_series *s, size_t i, bool *pen) {
+static void path_point(struct hl_buf *out, const struct frame *f, const struct hl_plot_series *s,
+                       size_t i, bool *pen) {
     hl_buf_puts(out, *pen ? "L" : "M");
     *pen = true;
     put_pair(out, " ", to_x(f, s->x[i]), to_y(f, s->y[i]));
 }
 
-static void path_column(struct hl_buf *out, const struct frame *f, const struct hl_plot_series *s, struct column *c, bool *pen) {
+static void path_column(struct hl_buf *out, const struct frame *f, const struct hl_plot_series *s,
+                        struct column *c, bool *pen) {
     if (!c->open) return;
-    size_t low = c->lowest < c->highest ? c->lowest : c->highest, high = c->lowest < c->highest ? c->highest : c->lowest;
+    size_t low = c->lowest < c->highest ? c->lowest : c->highest,
+           high = c->lowest < c->highest ? c->highest : c->lowest;
     path_point(out, f, s, c->first, pen);
     if (low != c->first) path_point(out, f, s, low, pen);
     if (high != low && high != c->last) path_point(out, f, s, high, pen);
@@ -233,7 +257,8 @@ static void put_path(struct hl_buf *out, const struct frame *f, const struct hl_
     path_column(out, f, s, &c, &pen);
 }
 
-/* Dots where a line would not show a value: at points without neighbours, and on request while they do not touch. */
+/* Dots where a line would not show a value: at points without neighbours, and on request while they
+ * do not touch. */
 static void put_dots(struct hl_buf *out, const struct frame *f, const struct hl_plot_series *s) {
     bool roomy = s->style == HL_PLOT_POINTS && (double)s->n * 9 < f->right - f->left;
     int n_dots = 0;
@@ -241,13 +266,16 @@ static void put_dots(struct hl_buf *out, const struct frame *f, const struct hl_
         if (!drawable(f, s, i)) continue;
         bool alone = (!i || !drawable(f, s, i - 1)) && (i + 1 == s->n || !drawable(f, s, i + 1));
         if (!roomy && !alone) continue;
-        put_dot(out, to_x(f, s->x[i]), to_y(f, s->y[i]), roomy || s->n == 1 ? "3.4" : "2", s->colour);
+        put_dot(out, to_x(f, s->x[i]), to_y(f, s->y[i]), roomy || s->n == 1 ? "3.4" : "2",
+                s->colour);
         n_dots++;
     }
 }
 
 static void put_series(struct hl_buf *out, const struct frame *f, const struct hl_plot_series *s) {
-    const char *style = s->style == HL_PLOT_FAINT ? "fa" : s->style == HL_PLOT_DASHED ? "li da" : "li";
+    const char *style = s->style == HL_PLOT_FAINT    ? "fa"
+                        : s->style == HL_PLOT_DASHED ? "li da"
+                                                     : "li";
     hl_buf_printf(out, "<path class=\"%s c%d\" d=\"", style, s->colour);
     put_path(out, f, s);
     hl_buf_puts(out, "\"/>\n");
@@ -274,7 +302,10 @@ static void put_marks(struct hl_buf *out, const struct frame *f, const struct hl
         n++;
         hl_buf_puts(out, "<g class=\"bad\"><title>");
         put_step(out, f->plot, s->x[i]);
-        hl_buf_printf(out, ": %s</title>", isnan(s->y[i]) ? "NaN" : s->y[i] > 0 ? "Infinity" : "-Infinity");
+        hl_buf_printf(out, ": %s</title>",
+                      isnan(s->y[i]) ? "NaN"
+                      : s->y[i] > 0  ? "Infinity"
+                                     : "-Infinity");
         put_line(out, "bad", x - 4, y - 4, x + 4, y + 4);
         put_line(out, "bad", x - 4, y + 4, x + 4, y - 4);
         hl_buf_puts(out, "</g>\n");
@@ -283,10 +314,13 @@ static void put_marks(struct hl_buf *out, const struct frame *f, const struct hl
 
 /* ---- tooltips ---- */
 
-struct hover { size_t next[32], at[32]; }; /* per series: where its walk stands, and the value in this band */
+struct hover {
+    size_t next[32], at[32];
+}; /* per series: where its walk stands, and the value in this band */
 enum { HOVER_SERIES = 32 };
 
-/* Move every walk to the end of the band; false when no series has a value in it. *x: a place with a value. */
+/* Move every walk to the end of the band; false when no series has a value in it. *x: a place with
+ * a value. */
 static bool hover_band(const struct frame *f, struct hover *h, double end, double *x) {
     bool any = false;
     for (int k = 0; k < f->plot->n_series && k < HOVER_SERIES; k++) {
@@ -304,7 +338,8 @@ static bool hover_band(const struct frame *f, struct hover *h, double end, doubl
     return any;
 }
 
-static void put_readout(struct hl_buf *out, const struct frame *f, const struct hover *h, double x, bool coloured) {
+static void put_readout(struct hl_buf *out, const struct frame *f, const struct hover *h, double x,
+                        bool coloured) {
     put_step(out, f->plot, x);
     for (int k = 0; k < f->plot->n_series && k < HOVER_SERIES; k++) {
         const struct hl_plot_series *s = &f->plot->series[k];
@@ -322,7 +357,8 @@ static void put_readout(struct hl_buf *out, const struct frame *f, const struct 
     }
 }
 
-static void put_band(struct hl_buf *out, const struct frame *f, const struct hover *h, double begin, double end, double x) {
+static void put_band(struct hl_buf *out, const struct frame *f, const struct hover *h, double begin,
+                     double end, double x) {
     hl_buf_puts(out, "<g class=\"ho\"><rect class=\"hit\" x=\"");
     put_pair(out, "\" y=\"", begin, f->top);
     hl_buf_puts(out, "\" width=\"");
@@ -333,7 +369,8 @@ static void put_band(struct hl_buf *out, const struct frame *f, const struct hov
     put_line(out, "gu", to_x(f, x), f->top, to_x(f, x), f->bottom);
     for (int k = 0; k < f->plot->n_series && k < HOVER_SERIES; k++) {
         const struct hl_plot_series *s = &f->plot->series[k];
-        if (h->at[k] != SIZE_MAX) put_dot(out, to_x(f, s->x[h->at[k]]), to_y(f, s->y[h->at[k]]), "3.4", s->colour);
+        if (h->at[k] != SIZE_MAX)
+            put_dot(out, to_x(f, s->x[h->at[k]]), to_y(f, s->y[h->at[k]]), "3.4", s->colour);
     }
     put_text_at(out, f->right, 24, " class=\"ro\" text-anchor=\"end\" xml:space=\"preserve\"");
     put_readout(out, f, h, x, true);
@@ -372,22 +409,26 @@ static void put_axes(struct hl_buf *out, const struct frame *f) {
         hl_buf_printf(out, "%s</text>\n", label);
     }
     put_line(out, "ax", f->left, f->bottom, f->right, f->bottom);
-    put_text_at(out, (f->left + f->right) / 2, f->bottom + 35, " class=\"un\" text-anchor=\"middle\"");
+    put_text_at(out, (f->left + f->right) / 2, f->bottom + 35,
+                " class=\"un\" text-anchor=\"middle\"");
     hl_markup_puts(out, f->plot->x_label);
     hl_buf_puts(out, "</text>\n");
 }
 
 static void put_head(struct hl_buf *out, const struct hl_plot *plot) {
-    hl_buf_printf(out, "<svg class=\"plot\" viewBox=\"0 0 %d %d\" role=\"img\"", plot->width, plot->height);
+    hl_buf_printf(out, "<svg class=\"plot\" viewBox=\"0 0 %d %d\" role=\"img\"", plot->width,
+                  plot->height);
     if (plot->standalone)
-        hl_buf_printf(out, " xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\"", plot->width, plot->height);
+        hl_buf_printf(out, " xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\"",
+                      plot->width, plot->height);
     hl_buf_puts(out, " aria-label=\"");
     hl_markup_puts(out, plot->title);
     hl_buf_puts(out, "\">\n");
     if (plot->standalone) {
         hl_buf_printf(out, "<style>%s</style>\n", hl_plot_css);
-        hl_buf_printf(out, "<rect class=\"bg\" x=\"0.5\" y=\"0.5\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", plot->width - 1,
-                      plot->height - 1);
+        hl_buf_printf(
+            out, "<rect class=\"bg\" x=\"0.5\" y=\"0.5\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n",
+            plot->width - 1, plot->height - 1);
     }
     put_text_at(out, 16, 24, " class=\"ti\"");
     hl_markup_puts(out, plot->title);
@@ -434,7 +475,8 @@ void hl_plot_svg(struct hl_buf *out, const struct hl_plot *plot) {
         hl_buf_printf(out, "\"/></clipPath>\n<g clip-path=\"url(#p%d)\">\n", plot->id);
         for (int k = 0; k < plot->n_series; k++) put_series(out, &f, &plot->series[k]);
         hl_buf_puts(out, "</g>\n");
-        if (!plot->standalone) put_tooltips(out, &f); /* a picture in a page has no pointer: keep it small */
+        if (!plot->standalone)
+            put_tooltips(out, &f); /* a picture in a page has no pointer: keep it small */
         for (int k = 0; k < plot->n_series; k++)
             if (plot->series[k].style != HL_PLOT_FAINT) put_marks(out, &f, &plot->series[k]);
     }

@@ -1,5 +1,6 @@
-/* Colours of the plots. Eight hues that stay apart for the colour-blind, in a darker set for light pages and a lighter set for
- * dark ones. No CSS variables: converters from SVG to PNG do not know them. */
+/* Colours of the plots. Eight hues that stay apart for the colour-blind, in a darker set for light
+ * pages and a lighter set for dark ones. No CSS variables: converters from SVG to PNG do not know
+ * them. */
 #include "report/plot.h"
 
 #define COLOUR(k, hex) ".c" #k "{stroke:" hex "}.f" #k "{fill:" hex "}"
@@ -18,13 +19,17 @@ const char hl_plot_css[] =
     ".plot .bad{stroke:#cf222e;stroke-width:2;stroke-linecap:round}"
     ".plot .hit{fill:transparent;stroke:none}"
     ".plot .ho>:not(.hit){visibility:hidden}.plot .ho:hover>:not(.hit){visibility:visible}"
-    ".plot .gu{stroke:#818b98;stroke-width:1}.plot .ro{fill:#1f2328;font-variant-numeric:tabular-nums}"
-    COLOUR(0, "#2563d9") COLOUR(1, "#d9600b") COLOUR(2, "#11875a") COLOUR(3, "#8b45c6")
-    COLOUR(4, "#c92a5f") COLOUR(5, "#0b7f96") COLOUR(6, "#8a6414") COLOUR(7, "#5c6773")
-    "@media(prefers-color-scheme:dark){"
-    ".plot text{fill:#9aa4af}.plot .ti,.plot .ro{fill:#e6edf3}.plot .un{fill:#7d8792}"
-    ".plot .bg{fill:#12171e;stroke:#2b323b}.plot .gr{stroke:#222a33}.plot .ax{stroke:#3d4650}.plot .pt{stroke:#12171e}"
-    ".plot .fa{stroke-opacity:.42}.plot .bad{stroke:#ff6b64}.plot .gu{stroke:#7d8792}"
-    COLOUR(0, "#6ea8ff") COLOUR(1, "#ff9d5c") COLOUR(2, "#4cc995") COLOUR(3, "#c493f5")
-    COLOUR(4, "#ff7fa5") COLOUR(5, "#4cc3d9") COLOUR(6, "#d9b25f") COLOUR(7, "#a9b3be")
-    "}";
+    ".plot .gu{stroke:#818b98;stroke-width:1}.plot "
+    ".ro{fill:#1f2328;font-variant-numeric:tabular-nums}" COLOUR(0, "#2563d9") COLOUR(
+        1, "#d9600b") COLOUR(2, "#11875a") COLOUR(3, "#8b45c6") COLOUR(4, "#c92a5f")
+        COLOUR(5, "#0b7f96") COLOUR(6, "#8a6414") COLOUR(
+            7, "#5c6773") "@media(prefers-color-scheme:dark){"
+                          ".plot text{fill:#9aa4af}.plot .ti,.plot .ro{fill:#e6edf3}.plot "
+                          ".un{fill:#7d8792}"
+                          ".plot .bg{fill:#12171e;stroke:#2b323b}.plot .gr{stroke:#222a33}.plot "
+                          ".ax{stroke:#3d4650}.plot .pt{stroke:#12171e}"
+                          ".plot .fa{stroke-opacity:.42}.plot .bad{stroke:#ff6b64}.plot "
+                          ".gu{stroke:#7d8792}" COLOUR(0, "#6ea8ff") COLOUR(1, "#ff9d5c")
+                              COLOUR(2, "#4cc995") COLOUR(3, "#c493f5") COLOUR(4, "#ff7fa5")
+                                  COLOUR(5, "#4cc3d9") COLOUR(6, "#d9b25f")
+                                      COLOUR(7, "#a9b3be") "}";

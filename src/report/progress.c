@@ -1,8 +1,9 @@
 /* The progress line: where a run is, how well it learns, how fast it goes, when it ends.
  *
- * On a terminal one line, rewritten in place by one write of "carriage return, text, erase the rest", so that it neither
- * flickers nor mixes with a line printed above it. It never wraps: fields leave in the order of their rank until the line
- * fits the window, and the bar takes what is left. Piped: one plain line per log step, words before numbers. */
+ * On a terminal one line, rewritten in place by one write of "carriage return, text, erase the
+ * rest", so that it neither flickers nor mixes with a line printed above it. It never wraps: fields
+ * leave in the order of their rank until the line fits the window, and the bar takes what is left.
+ * Piped: one plain line per log step, words before numbers. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +28,8 @@ struct hl_progress {
     struct hl_buf text;
 };
 
-enum hl_status hl_progress_new(struct hl_mem *mem, int fd, struct hl_progress **out, struct hl_diag *diag) {
+enum hl_status hl_progress_new(struct hl_mem *mem, int fd, struct hl_progress **out,
+                               struct hl_diag *diag) {
     struct hl_progress *progress = hl_alloc(mem, 1, sizeof *progress);
     if (!progress) return hl_fail_memory(diag, sizeof *progress, "the progress line");
     progress->mem = progress->text.mem = mem;
@@ -51,7 +53,12 @@ static void print_loss(char *out, double value) {
     else hl_words_rate(out, value);
 }
 
-struct field { const char *name; char value[HL_WORDS]; int rank; bool alarm; }; /* highest rank leaves first */
+struct field {
+    const char *name;
+    char value[HL_WORDS];
+    int rank;
+    bool alarm;
+}; /* highest rank leaves first */
 
 static int fill_fields(const struct hl_progress_state *s, struct field *fields) {
     struct field *f = fields;
@@ -74,7 +81,8 @@ static int fill_fields(const struct hl_progress_state *s, struct field *fields) 
     return (int)(f - fields);
 }
 
-static void print_steps(char *out, size_t capacity, const struct hl_progress_state *s, const char *word) {
+static void print_steps(char *out, size_t capacity, const struct hl_progress_state *s,
+                        const char *word) {
     if (s->max_steps <= 0) {
         (void)snprintf(out, capacity, "step %lld", (long long)s->step);
         return;
@@ -98,14 +106,17 @@ static void put_bar(struct hl_progress *progress, int columns) {
     char done[BAR_MAX * 3 + 1] = "", rest[BAR_MAX * 3 + 1] = "";
     for (int i = 0; i < columns; i++) {
         bool is_full = i < full;
-        (void)strcat(is_full ? done : rest, progress->utf8 ? (is_full ? "━" : "─") : (is_full ? "=" : "-"));
+        (void)strcat(is_full ? done : rest,
+                     progress->utf8 ? (is_full ? "━" : "─") : (is_full ? "=" : "-"));
     }
     hl_buf_puts(&progress->text, " ");
     paint(progress, "36", done);
     paint(progress, "2", rest);
 }
 
-static int field_columns(const struct field *f) { return 3 + (int)(strlen(f->name) + strlen(f->value)); }
+static int field_columns(const struct field *f) {
+    return 3 + (int)(strlen(f->name) + strlen(f->value));
+}
 
 /* Drop fields until the line fits; how many columns it then takes. */
 static int fit(struct field *fields, int *n, int steps_columns, int columns) {
@@ -124,7 +135,8 @@ static int fit(struct field *fields, int *n, int steps_columns, int columns) {
 static void put_state(struct hl_progress *progress) {
     struct field fields[MAX_FIELDS];
     char steps[64];
-    int columns = hl_terminal_columns(progress->fd) - 1; /* the last column would make some terminals wrap */
+    int columns =
+        hl_terminal_columns(progress->fd) - 1; /* the last column would make some terminals wrap */
     print_steps(steps, sizeof steps, &progress->state, "");
     if ((int)strlen(steps) > columns) steps[columns > 0 ? columns : 0] = 0;
     int n = fill_fields(&progress->state, fields);
@@ -141,7 +153,8 @@ static void put_state(struct hl_progress *progress) {
 }
 
 static void send_text(struct hl_progress *progress) {
-    if (!progress->text.failed && progress->text.n) hl_terminal_write(progress->fd, progress->text.data, progress->text.n);
+    if (!progress->text.failed && progress->text.n)
+        hl_terminal_write(progress->fd, progress->text.data, progress->text.n);
     progress->text.n = 0;
     progress->text.failed = false;
 }
@@ -161,16 +174,19 @@ static void put_plain(struct hl_progress *progress) {
     print_steps(steps, sizeof steps, &progress->state, "step ");
     hl_buf_puts(&progress->text, steps);
     int n = fill_fields(&progress->state, fields);
-    for (int i = 0; i < n; i++) hl_buf_printf(&progress->text, "  %s %s", fields[i].name, fields[i].value);
+    for (int i = 0; i < n; i++)
+        hl_buf_printf(&progress->text, "  %s %s", fields[i].name, fields[i].value);
     hl_buf_puts(&progress->text, "\n");
 }
 
-void hl_progress_show(struct hl_progress *progress, const struct hl_progress_state *state, bool is_log_step) {
+void hl_progress_show(struct hl_progress *progress, const struct hl_progress_state *state,
+                      bool is_log_step) {
     progress->state = *state;
     progress->stale = true;
     if (!progress->terminal) {
         if (is_log_step) put_plain(progress);
-    } else if (!progress->drawn || hl_clock_ns() - progress->drawn_ns >= MIN_NS_BETWEEN_DRAWS) draw(progress);
+    } else if (!progress->drawn || hl_clock_ns() - progress->drawn_ns >= MIN_NS_BETWEEN_DRAWS)
+        draw(progress);
     send_text(progress);
 }
 

@@ -7,7 +7,8 @@
 #include "report/panels.h"
 #include "report/run.h"
 
-static enum hl_status write_file(const char *path, const struct hl_buf *text, struct hl_diag *diag) {
+static enum hl_status write_file(const char *path, const struct hl_buf *text,
+                                 struct hl_diag *diag) {
     if (text->failed) return hl_fail_memory(diag, text->n, "the report");
     FILE *file = fopen(path, "wbe");
     if (!file) return hl_fail(diag, HL_E_IO, "cannot write %s: %m", path);
@@ -16,8 +17,8 @@ static enum hl_status write_file(const char *path, const struct hl_buf *text, st
     return HL_OK;
 }
 
-static enum hl_status write_all(struct hl_mem *mem, const struct hl_run *runs, int n_runs, const char *html_path,
-                                const char *svg_path, struct hl_diag *diag) {
+static enum hl_status write_all(struct hl_mem *mem, const struct hl_run *runs, int n_runs,
+                                const char *html_path, const char *svg_path, struct hl_diag *diag) {
     enum hl_status status = HL_OK;
     struct hl_buf html = {.mem = mem}, svg = {.mem = mem};
     if (html_path) {
@@ -33,13 +34,15 @@ static enum hl_status write_all(struct hl_mem *mem, const struct hl_run *runs, i
     return status;
 }
 
-enum hl_status hl_report_write(struct hl_mem *mem, const char *const *run_dirs, int n_runs, const char *html_path,
-                               const char *svg_path, struct hl_log *log, struct hl_diag *diag) {
+enum hl_status hl_report_write(struct hl_mem *mem, const char *const *run_dirs, int n_runs,
+                               const char *html_path, const char *svg_path, struct hl_log *log,
+                               struct hl_diag *diag) {
     if (n_runs < 1) return hl_fail(diag, HL_E_USER, "a report needs at least one run");
     struct hl_run *runs = hl_alloc(mem, (size_t)n_runs, sizeof *runs);
     if (!runs) return hl_fail_memory(diag, (size_t)n_runs * sizeof *runs, "runs");
     enum hl_status status = HL_OK;
-    for (int r = 0; r < n_runs && !status; r++) status = hl_run_read(&runs[r], mem, run_dirs[r], log, diag);
+    for (int r = 0; r < n_runs && !status; r++)
+        status = hl_run_read(&runs[r], mem, run_dirs[r], log, diag);
     if (!status) status = write_all(mem, runs, n_runs, html_path, svg_path, diag);
     for (int r = 0; r < n_runs; r++) hl_run_free(&runs[r]);
     hl_free(mem, runs);

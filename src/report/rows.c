@@ -1,5 +1,6 @@
-/* Tables of words out of YAML. JSON is YAML, so that one reader over libyaml's events serves run.yaml and run.json. Maps in
- * maps become keys joined by points, lists values joined by commas; what lies deeper than MAX_DEPTH is left out. */
+/* Tables of words out of YAML. JSON is YAML, so that one reader over libyaml's events serves
+ * run.yaml and run.json. Maps in maps become keys joined by points, lists values joined by commas;
+ * what lies deeper than MAX_DEPTH is left out. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,10 @@
 
 enum { MAX_DEPTH = 16, MAX_KEY = 512 };
 
-struct level { bool is_list, wants_value; size_t key_n; }; /* key_n: length of the key's path above this level */
+struct level {
+    bool is_list, wants_value;
+    size_t key_n;
+}; /* key_n: length of the key's path above this level */
 
 struct reader {
     struct hl_rows *rows;
@@ -61,7 +65,8 @@ static bool take_scalar(struct reader *r, const char *word) {
 static void enter(struct reader *r, bool is_list) {
     size_t key_n = r->depth && r->depth <= MAX_DEPTH ? strlen(r->key) : 0;
     if (r->depth && r->depth <= MAX_DEPTH) r->level[r->depth].wants_value = false;
-    if (++r->depth <= MAX_DEPTH) r->level[r->depth] = (struct level){.is_list = is_list, .key_n = key_n};
+    if (++r->depth <= MAX_DEPTH)
+        r->level[r->depth] = (struct level){.is_list = is_list, .key_n = key_n};
 }
 
 static bool leave(struct reader *r) {
@@ -90,12 +95,14 @@ static bool take_event(struct reader *r, const yaml_event_t *event) {
     }
 }
 
-static enum hl_status read_events(struct reader *r, yaml_parser_t *parser, const char *path, struct hl_diag *diag) {
+static enum hl_status read_events(struct reader *r, yaml_parser_t *parser, const char *path,
+                                  struct hl_diag *diag) {
     for (bool end = false; !end;) {
         yaml_event_t event;
         if (!yaml_parser_parse(parser, &event))
             return hl_fail_at(diag, HL_E_FORMAT, path, (long)parser->problem_mark.line + 1,
-                              (long)parser->problem_mark.column + 1, "%s", parser->problem ? parser->problem : "not YAML");
+                              (long)parser->problem_mark.column + 1, "%s",
+                              parser->problem ? parser->problem : "not YAML");
         bool fine = take_event(r, &event);
         end = event.type == YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
@@ -104,13 +111,15 @@ static enum hl_status read_events(struct reader *r, yaml_parser_t *parser, const
     return HL_OK;
 }
 
-enum hl_status hl_rows_read(struct hl_rows *rows, struct hl_mem *mem, const char *path, struct hl_diag *diag) {
+enum hl_status hl_rows_read(struct hl_rows *rows, struct hl_mem *mem, const char *path,
+                            struct hl_diag *diag) {
     FILE *file = fopen(path, "rbe");
     if (!file) return hl_fail(diag, HL_E_IO, "cannot read %s: %m", path);
     yaml_parser_t parser;
     enum hl_status status = HL_E_MEMORY;
     struct reader r = {.rows = rows, .mem = mem, .list = {.mem = mem}};
-    if (!yaml_parser_initialize(&parser)) status = hl_fail_memory(diag, sizeof parser, "the YAML reader");
+    if (!yaml_parser_initialize(&parser))
+        status = hl_fail_memory(diag, sizeof parser, "the YAML reader");
     else {
         yaml_parser_set_input_file(&parser, file);
         status = read_events(&r, &parser, path, diag);

@@ -22,7 +22,8 @@ int hl_utf8_length(const char *text, size_t n) {
 }
 
 static bool is_control(const unsigned char *c, int length) {
-    return (length == 1 && (c[0] < 0x20 || c[0] == 0x7F)) || (length == 2 && c[0] == 0xC2 && c[1] < 0xA0);
+    return (length == 1 && (c[0] < 0x20 || c[0] == 0x7F)) ||
+           (length == 2 && c[0] == 0xC2 && c[1] < 0xA0);
 }
 
 /* U+FFFE, U+FFFF: no characters, and forbidden in XML. */

@@ -19,8 +19,8 @@ static void print_scientific(char *out, double value, int decimals) {
     if (mantissa >= 10 - 0.5 * pow(10, -decimals)) mantissa /= 10, exponent++;
     char digits[16];
     hl_print_fixed(digits, sizeof digits, mantissa, decimals);
-    (void)snprintf(out, HL_WORDS, "%s%se%c%02d", value < 0 ? "-" : "", digits, exponent < 0 ? '-' : '+',
-                   exponent < 0 ? -exponent : exponent);
+    (void)snprintf(out, HL_WORDS, "%s%se%c%02d", value < 0 ? "-" : "", digits,
+                   exponent < 0 ? '-' : '+', exponent < 0 ? -exponent : exponent);
 }
 
 void hl_words_rate(char out[HL_WORDS], double value) { print_scientific(out, value, 2); }
@@ -33,7 +33,10 @@ void hl_words_count(char out[HL_WORDS], double value) {
         hl_words_rate(out, isfinite(value) ? value * 1e12 : value);
         return;
     }
-    hl_print_fixed(out, HL_WORDS - 2, value, unit && fabs(value) < 9.995 ? 2 : unit && fabs(value) < 99.95 ? 1 : 0);
+    hl_print_fixed(out, HL_WORDS - 2, value,
+                   unit && fabs(value) < 9.995   ? 2
+                   : unit && fabs(value) < 99.95 ? 1
+                                                 : 0);
     (void)strcat(out, units[unit]);
 }
 
@@ -55,9 +58,16 @@ void hl_words_percent(char out[HL_WORDS], double share) {
 
 void hl_words_value(char out[HL_WORDS], double value) {
     double size = fabs(value);
-    if (isfinite(value) && size && (size >= 99999.5 || size < 1e-3)) print_scientific(out, value, 4);
+    if (isfinite(value) && size && (size >= 99999.5 || size < 1e-3))
+        print_scientific(out, value, 4);
     else if (!isfinite(value) || size == 0) hl_print_fixed(out, HL_WORDS, value, 0);
-    else hl_print_fixed(out, HL_WORDS, value, size >= 9999.5 ? 0 : size >= 999.95 ? 1 : size >= 99.995 ? 2 : size >= 9.9995 ? 3 : 4);
+    else
+        hl_print_fixed(out, HL_WORDS, value,
+                       size >= 9999.5   ? 0
+                       : size >= 999.95 ? 1
+                       : size >= 99.995 ? 2
+                       : size >= 9.9995 ? 3
+                                        : 4);
 }
 
 void hl_words_integer(char out[HL_WORDS], int64_t value) {

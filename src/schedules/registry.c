@@ -20,10 +20,11 @@ static const char *const names[] = {
 };
 enum { N = sizeof schedules / sizeof *schedules };
 
-enum hl_status hl_schedule_find(const char *name, const struct hl_schedule **out, struct hl_diag *diag) {
+enum hl_status hl_schedule_find(const char *name, const struct hl_schedule **out,
+                                struct hl_diag *diag) {
     for (int i = 0; i < N; i++)
         if (!strcmp(names[i], name)) return *out = schedules[i], HL_OK;
     const char *near = hl_nearest_word(name, names, N);
-    return hl_fail(diag, HL_E_USER, "schedule: unknown '%s'; %s%s", name, near ? "did you mean " : "known: micro_major",
-                   near ? near : "");
+    return hl_fail(diag, HL_E_USER, "schedule: unknown '%s'; %s%s", name,
+                   near ? "did you mean " : "known: micro_major", near ? near : "");
 }

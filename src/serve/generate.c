@@ -23,13 +23,14 @@ static int32_t most_likely(const float *logits, int64_t n) {
     return (int32_t)best;
 }
 
-int32_t hl_sample_token(const float *logits, int64_t n, const struct hl_generate_options *o, uint64_t index,
-                        struct hl_candidate *c) {
+int32_t hl_sample_token(const float *logits, int64_t n, const struct hl_generate_options *o,
+                        uint64_t index, struct hl_candidate *c) {
     int32_t best = most_likely(logits, n);
     if (o->temperature <= 0) return best;
     double total = 0;
     for (int64_t i = 0; i < n; i++) {
-        c[i] = (struct hl_candidate){exp(((double)logits[i] - (double)logits[best]) / o->temperature), (int32_t)i};
+        c[i] = (struct hl_candidate){
+            exp(((double)logits[i] - (double)logits[best]) / o->temperature), (int32_t)i};
         total += c[i].p;
     }
     bool cut = (o->top_k > 0 && o->top_k < n) || o->top_p < 1;
@@ -38,7 +39,8 @@ int32_t hl_sample_token(const float *logits, int64_t n, const struct hl_generate
         if (o->top_k > 0 && o->top_k < n) {
             n = o->top_k;
             total = 0;
-            for (int64_t i = 0; i < n; i++) total += c[i].p; /* top_p is a share of what top_k leaves */
+            for (int64_t i = 0; i < n; i++)
+                total += c[i].p; /* top_p is a share of what top_k leaves */
         }
         double kept = 0;
         int64_t k = 0;
@@ -70,15 +72,21 @@ struct session {
 };
 
 static struct hl_block_data block(const struct hl_generator *g, int b) {
-    return (struct hl_block_data){.params = hl_engine_acquire(g->engine, g->model->layout.blocks[b])};
+    return (struct hl_block_data){.params =
+                                      hl_engine_acquire(g->engine, g->model->layout.blocks[b])};
 }
 
 /* Put rows [first, n) of the window through all layers; logits of the last row. */
-static enum hl_status advance(struct session *s, int64_t first, const float **logits, struct hl_diag *diag) {
+static enum hl_status advance(struct session *s, int64_t first, const float **logits,
+                              struct hl_diag *diag) {
     const struct hl_generator *g = s->g;
     int64_t offsets[2] = {0, s->n - first};
-    struct hl_batch batch = {.n_tokens = s->n - first, .token_N = s->tokens + first, .target_N = s->targets,
-                             .position_N = s->positions + first, .n_sequences = 1, .offsets = offsets};
+    struct hl_batch batch = {.n_tokens = s->n - first,
+                             .token_N = s->tokens + first,
+                             .target_N = s->targets,
+                             .position_N = s->positions + first,
+                             .n_sequences = 1,
+                             .offsets = offsets};
     s->cache.n = first;
     enum hl_status status = hl_model_begin(g->run, &batch, diag);
     int last = g->model->layout.n_blocks - 1;
@@ -101,7 +109,8 @@ static void session_free(struct session *s) {
     hl_free(mem, s->candidates);
 }
 
-static enum hl_status session_init(struct session *s, const struct hl_generator *g, struct hl_diag *diag) {
+static enum hl_status session_init(struct session *s, const struct hl_generator *g,
+                                   struct hl_diag *diag) {
     *s = (struct session){.g = g};
     size_t window = (size_t)g->window, vocab = (size_t)g->model->config.vocab_size;
     s->tokens = hl_alloc(g->mem, window, sizeof *s->tokens);
@@ -126,7 +135,8 @@ static void slide(struct session *s) {
 
 enum hl_status hl_generate(const struct hl_generator *g, const int32_t *prompt, int64_t n,
                            const struct hl_generate_options *options, int32_t eos,
-                           bool (*emit)(void *context, int32_t token), void *context, struct hl_diag *diag) {
+                           bool (*emit)(void *context, int32_t token), void *context,
+                           struct hl_diag *diag) {
     struct session s;
     enum hl_status status = session_init(&s, g, diag);
     int64_t skip = n > g->window ? n - g->window : 0, vocab = g->model->config.vocab_size, done = 0;
@@ -140,8 +150,10 @@ enum hl_status hl_generate(const struct hl_generator *g, const int32_t *prompt, 
         status = advance(&s, done, &logits, diag);
         if (status != HL_OK) break;
         if (!sound(logits, vocab)) {
-            status = hl_fail(diag, HL_E_NUMERIC, "the model's output is not finite after %lld tokens; are the weights sound?",
-                             (long long)(n + made));
+            status = hl_fail(
+                diag, HL_E_NUMERIC,
+                "the model's output is not finite after %lld tokens; are the weights sound?",
+                (long long)(n + made));
             break;
         }
         int32_t token = hl_sample_token(logits, vocab, options, (uint64_t)made, s.candidates);

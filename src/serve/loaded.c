@@ -11,16 +11,19 @@ static bool has(const char *folder, const char *name) {
     return hl_path_join(path, folder, name) && hl_fs_os()->size(hl_fs_os(), path) >= 0;
 }
 
-enum hl_status hl_loaded_find(struct hl_mem *mem, const char *folder, char *out, size_t capacity, struct hl_log *log,
-                              struct hl_diag *diag) {
+enum hl_status hl_loaded_find(struct hl_mem *mem, const char *folder, char *out, size_t capacity,
+                              struct hl_log *log, struct hl_diag *diag) {
     if (has(folder, "config.json")) {
         if ((size_t)snprintf(out, capacity, "%s", folder) < capacity) return HL_OK;
         return hl_fail(diag, HL_E_USER, "%s: the path is too long", folder);
     }
     enum hl_status status = hl_checkpoint_latest(mem, hl_fs_os(), folder, out, capacity, log, diag);
     if (status != HL_END) return status;
-    return hl_fail(diag, HL_E_USER, "%s: holds neither a model (config.json) nor a complete checkpoint; name a run's output_dir, a "
-                                    "checkpoint or a Hugging Face folder", folder);
+    return hl_fail(diag, HL_E_USER,
+                   "%s: holds neither a model (config.json) nor a complete checkpoint; name a "
+                   "run's output_dir, a "
+                   "checkpoint or a Hugging Face folder",
+                   folder);
 }
 
 static enum hl_status open_tokenizer(struct hl_loaded *m, const char *name, struct hl_diag *diag) {
@@ -31,8 +34,8 @@ static enum hl_status open_tokenizer(struct hl_loaded *m, const char *name, stru
     return hl_tokenizer_open(m->mem, "byte", &m->tokenizer, diag);
 }
 
-static enum hl_status read_weights(struct hl_loaded *m, struct hl_checkpoint_reader *reader, const struct hl_loaded_shape *shape,
-                                   struct hl_diag *diag) {
+static enum hl_status read_weights(struct hl_loaded *m, struct hl_checkpoint_reader *reader,
+                                   const struct hl_loaded_shape *shape, struct hl_diag *diag) {
     enum hl_status status = hl_model_new(m->mem, hl_checkpoint_config(reader), &m->model, diag);
     if (status == HL_OK) status = hl_kernels_get(shape->dtype, &m->kernels, diag);
     if (status == HL_OK) status = hl_products_new(m->mem, &m->products, diag);
@@ -41,16 +44,19 @@ static enum hl_status read_weights(struct hl_loaded *m, struct hl_checkpoint_rea
     status = hl_engine_new(m->mem, &m->model->layout, &engine, &m->engine, diag);
     if (status != HL_OK) return status;
     struct hl_range all = hl_layout_all(&m->model->layout);
-    status = hl_checkpoint_read_params(reader, m->model, hl_engine_data(m->engine, HL_BUFFER_MASTER, all), diag);
+    status = hl_checkpoint_read_params(reader, m->model,
+                                       hl_engine_data(m->engine, HL_BUFFER_MASTER, all), diag);
     if (status == HL_OK) hl_engine_publish(m->engine, m->kernels, all);
     return status;
 }
 
-static enum hl_status fill(struct hl_loaded *m, const char *folder, const struct hl_loaded_shape *shape, struct hl_log *log,
+static enum hl_status fill(struct hl_loaded *m, const char *folder,
+                           const struct hl_loaded_shape *shape, struct hl_log *log,
                            struct hl_diag *diag) {
     enum hl_status status = hl_loaded_find(m->mem, folder, m->folder, sizeof m->folder, log, diag);
     struct hl_checkpoint_reader *reader;
-    if (status == HL_OK) status = hl_checkpoint_open(m->mem, hl_fs_os(), m->folder, &reader, log, diag);
+    if (status == HL_OK)
+        status = hl_checkpoint_open(m->mem, hl_fs_os(), m->folder, &reader, log, diag);
     if (status != HL_OK) return status;
     status = read_weights(m, reader, shape, diag);
     hl_checkpoint_close(reader);
@@ -58,12 +64,14 @@ static enum hl_status fill(struct hl_loaded *m, const char *folder, const struct
     if (status != HL_OK) return status;
     int64_t longest = m->model->config.max_position_embeddings;
     if (shape->max_positions && shape->max_positions < longest) longest = shape->max_positions;
-    struct hl_model_run_shape run = {.max_tokens = shape->max_tokens ? shape->max_tokens : longest, .max_positions = longest};
+    struct hl_model_run_shape run = {.max_tokens = shape->max_tokens ? shape->max_tokens : longest,
+                                     .max_positions = longest};
     m->window = run.max_tokens < longest ? run.max_tokens : longest;
     return hl_model_run_new(m->mem, m->model, m->kernels, m->products, &run, &m->run, diag);
 }
 
-enum hl_status hl_loaded_open(struct hl_mem *mem, const char *folder, const struct hl_loaded_shape *shape, struct hl_log *log,
+enum hl_status hl_loaded_open(struct hl_mem *mem, const char *folder,
+                              const struct hl_loaded_shape *shape, struct hl_log *log,
                               struct hl_loaded *out, struct hl_diag *diag) {
     *out = (struct hl_loaded){.mem = mem};
     hl_denormals_off();
@@ -81,7 +89,8 @@ void hl_loaded_close(struct hl_loaded *m) {
     *m = (struct hl_loaded){.mem = m->mem};
 }
 
-enum hl_status hl_loaded_loss(struct hl_loaded *m, const struct hl_batch *batch, double *sum_out, struct hl_diag *diag) {
+enum hl_status hl_loaded_loss(struct hl_loaded *m, const struct hl_batch *batch, double *sum_out,
+                              struct hl_diag *diag) {
     const struct hl_layout *layout = &m->model->layout;
     struct hl_block_data embedding = {.params = hl_engine_acquire(m->engine, layout->blocks[0])};
     enum hl_status status = hl_model_begin(m->run, batch, diag);

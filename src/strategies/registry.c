@@ -15,7 +15,8 @@ static const struct hl_strategy *const strategies[] = {
 
 const struct hl_strategy *const *hl_strategies(void) { return strategies; }
 
-enum hl_status hl_strategy_find(const char *name, const struct hl_strategy **out, struct hl_diag *diag) {
+enum hl_status hl_strategy_find(const char *name, const struct hl_strategy **out,
+                                struct hl_diag *diag) {
     const char *names[sizeof strategies / sizeof *strategies];
     size_t n = 0;
     for (; strategies[n]; n++) {
@@ -23,6 +24,7 @@ enum hl_status hl_strategy_find(const char *name, const struct hl_strategy **out
         if (!strcmp(names[n], name)) return *out = strategies[n], HL_OK;
     }
     const char *near = hl_nearest_word(name, names, n);
-    return hl_fail(diag, HL_E_USER, "strategy: unknown '%s'; %s%s; 'halley help strategies' lists them", name,
+    return hl_fail(diag, HL_E_USER,
+                   "strategy: unknown '%s'; %s%s; 'halley help strategies' lists them", name,
                    near ? "did you mean " : "", near ? near : "no name is near");
 }

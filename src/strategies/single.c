@@ -13,13 +13,17 @@ struct single {
 
 static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {
     if (env->n_ranks == 1) return HL_OK;
-    return hl_fail(diag, HL_E_USER, "strategy: 'single' is for one rank, but there are %d; choose another --strategy ('halley help strategies')",
+    return hl_fail(diag, HL_E_USER,
+                   "strategy: 'single' is for one rank, but there are %d; choose another "
+                   "--strategy ('halley help strategies')",
                    env->n_ranks);
 }
 
 static struct hl_strategy_need cost(const struct hl_strategy_env *env) {
-    return (struct hl_strategy_need){.param_versions = 1, .grad_buffers = 1,
-                                     .state_bytes_per_parameter = 4.0 * (1 + env->optimizer->n_slots),
+    return (struct hl_strategy_need){.param_versions = 1,
+                                     .grad_buffers = 1,
+                                     .state_bytes_per_parameter =
+                                         4.0 * (1 + env->optimizer->n_slots),
                                      .period_steps = 1};
 }
 
@@ -31,7 +35,8 @@ static void fini(void *state) {
     hl_free(mem, s);
 }
 
-static enum hl_status init(const struct hl_strategy_env *env, void **state_out, struct hl_diag *diag) {
+static enum hl_status init(const struct hl_strategy_env *env, void **state_out,
+                           struct hl_diag *diag) {
     struct single *s = hl_alloc(env->mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "the strategy");
     s->env = *env;
@@ -53,23 +58,33 @@ static enum hl_status grad_ready(void *state, int block, bool last_micro, struct
     return HL_OK;
 }
 
-static enum hl_status step_end(void *state, const struct hl_step *step, struct hl_step_result *out, struct hl_diag *diag) {
+static enum hl_status step_end(void *state, const struct hl_step *step, struct hl_step_result *out,
+                               struct hl_diag *diag) {
     struct single *s = state;
     const struct hl_layout *layout = s->env.layout;
     int bad_block;
-    double norm = sqrt(hl_grad_sum_squares(s->squares, layout->n_blocks, &bad_block)) / (double)step->n_supervised;
-    *out = (struct hl_step_result){.applied = isfinite(norm), .grad_norm = norm, .bad_block = bad_block,
+    double norm = sqrt(hl_grad_sum_squares(s->squares, layout->n_blocks, &bad_block)) /
+                  (double)step->n_supervised;
+    *out = (struct hl_step_result){.applied = isfinite(norm),
+                                   .grad_norm = norm,
+                                   .bad_block = bad_block,
                                    .n_supervised = step->n_supervised};
     float factor = hl_grad_factor(norm, step->max_grad_norm, step->n_supervised);
     for (int b = 0; b < layout->n_blocks && out->applied; b++) {
-        enum hl_status status = hl_update_range(&s->env, layout->blocks[b], step->index + 1, step->learning_rate,
-                                                factor, s->scratch, diag);
+        enum hl_status status = hl_update_range(&s->env, layout->blocks[b], step->index + 1,
+                                                step->learning_rate, factor, s->scratch, diag);
         if (status != HL_OK) return status;
     }
     hl_engine_grad_clear(s->env.engine);
     return HL_OK;
 }
 
-const struct hl_strategy hl_strategy_single = {
-    .name = "single", .summary = "one rank: update from the local gradient", .check = check, .cost = cost, .init = init,
-    .fini = fini, .grad_ready = grad_ready, .step_end = step_end};
+const struct hl_strategy hl_strategy_single = {.name = "single",
+                                               .summary =
+                                                   "one rank: update from the local gradient",
+                                               .check = check,
+                                               .cost = cost,
+                                               .init = init,
+                                               .fini = fini,
+                                               .grad_ready = grad_ready,
+                                               .step_end = step_end};

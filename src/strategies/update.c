@@ -14,7 +14,8 @@ double hl_grad_sum_squares(const double *block_squares, int n_blocks, int *bad_b
     double sum = 0;
     *bad_block_out = -1;
     for (int b = 0; b < n_blocks; b++) {
-        if (!isfinite(block_squares[b])) *bad_block_out = b; /* ends at the highest: backward starts there */
+        if (!isfinite(block_squares[b]))
+            *bad_block_out = b; /* ends at the highest: backward starts there */
         sum += block_squares[b];
     }
     return sum;
@@ -25,8 +26,9 @@ float hl_grad_factor(double norm, double max_grad_norm, int64_t n_tokens) {
     return (float)(clip / (double)n_tokens);
 }
 
-enum hl_status hl_update_range(const struct hl_strategy_env *env, struct hl_range range, int64_t step,
-                               double learning_rate, float grad_factor, float *scratch, struct hl_diag *diag) {
+enum hl_status hl_update_range(const struct hl_strategy_env *env, struct hl_range range,
+                               int64_t step, double learning_rate, float grad_factor,
+                               float *scratch, struct hl_diag *diag) {
     struct hl_update common = {
         .kernels = env->kernels,
         .options = env->optimizer_options,

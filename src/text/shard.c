@@ -38,7 +38,8 @@ static enum hl_shard_kind kind_of(const void *bytes, size_t n) {
 enum hl_shard_kind hl_shard_kind_of(const char *path) {
     char first[8];
     struct stat info;
-    if (stat(path, &info) || !S_ISREG(info.st_mode)) return HL_SHARD_NONE; /* looking must not empty a pipe */
+    if (stat(path, &info) || !S_ISREG(info.st_mode))
+        return HL_SHARD_NONE; /* looking must not empty a pipe */
     FILE *file = fopen(path, "rbe");
     if (!file) return HL_SHARD_NONE;
     size_t n = fread(first, 1, sizeof first, file);

@@ -29,15 +29,17 @@ static enum hl_status refuse_foreign(const struct hl_text_file *file, struct hl_
     return HL_OK;
 }
 
-/* Before it is opened: a pipe without a writer would wait for ever, a device may never end, and data is read more than once. */
+/* Before it is opened: a pipe without a writer would wait for ever, a device may never end, and
+ * data is read more than once. */
 static enum hl_status refuse_kind(const char *path, struct hl_diag *diag) {
     struct stat info;
     if (stat(path, &info) || S_ISREG(info.st_mode)) return HL_OK;
     if (S_ISDIR(info.st_mode))
         return hl_fail_at(diag, HL_E_USER, path, 0, 0,
                           "is a folder; name its files, for example '%s/*.txt'", path);
-    return hl_fail_at(diag, HL_E_USER, path, 0, 0,
-                      "is a pipe or a device; data is read more than once: write it to a file first");
+    return hl_fail_at(
+        diag, HL_E_USER, path, 0, 0,
+        "is a pipe or a device; data is read more than once: write it to a file first");
 }
 
 static enum hl_status start(struct hl_text_file *file, struct hl_diag *diag) {

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-bool hl_is_folder(struct hl_fs *fs, const char *path) { return fs->size(fs, path) < 0 && errno == EISDIR; }
+bool hl_is_folder(struct hl_fs *fs, const char *path) {
+    return fs->size(fs, path) < 0 && errno == EISDIR;
+}
 
 bool hl_is_inside(const char *path, const char *folder) {
     size_t n = strlen(folder);
@@ -15,17 +17,26 @@ bool hl_is_inside(const char *path, const char *folder) {
 
 /* ---- whose files ---- */
 
-static bool starts(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
+static bool starts(const char *name, const char *prefix) {
+    return !strncmp(name, prefix, strlen(prefix));
+}
 
 static bool is_ours(const char *name) {
-    static const char *const files[] = {"metrics.jsonl", "samples.jsonl", "run.yaml", "run.json", "latest", "report.html", "runs"};
+    static const char *const files[] = {"metrics.jsonl", "samples.jsonl", "run.yaml", "run.json",
+                                        "latest",        "report.html",   "runs"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (!strcmp(name, files[i])) return true;
-    const char *number = starts(name, ".checkpoint-") ? name + 12 : starts(name, "checkpoint-") ? name + 11 : "";
+    const char *number = starts(name, ".checkpoint-")  ? name + 12
+                         : starts(name, "checkpoint-") ? name + 11
+                                                       : "";
     return *number >= '0' && *number <= '9';
 }
 
-struct names { char list[256][256]; int n; bool more; };
+struct names {
+    char list[256][256];
+    int n;
+    bool more;
+};
 
 static void visit(void *context, const char *name) {
     struct names *names = context;
@@ -45,8 +56,8 @@ static bool holds_run(struct hl_fs *fs, const char *path) {
     return false;
 }
 
-/* Files of one folder, then the folder. Checkpoints and runs/ hold no folders. A link to a folder is only a name: what it
- * points to stays. */
+/* Files of one folder, then the folder. Checkpoints and runs/ hold no folders. A link to a folder
+ * is only a name: what it points to stays. */
 static int remove_flat(struct hl_fs *fs, const char *path) {
     if (fs->remove(fs, path) == 0) return 0;
     if (!hl_is_folder(fs, path)) return -1;
@@ -68,7 +79,8 @@ static enum hl_status remove_run(struct hl_fs *fs, const char *path, struct hl_d
     do {
         names.n = 0;
         names.more = false;
-        if (fs->list(fs, path, visit, &names) < 0) return hl_fail_at(diag, HL_E_IO, path, 0, 0, "%m");
+        if (fs->list(fs, path, visit, &names) < 0)
+            return hl_fail_at(diag, HL_E_IO, path, 0, 0, "%m");
         int removed = 0;
         for (int i = 0; i < names.n; i++) {
             char file[HL_PATH_CAPACITY];
@@ -86,37 +98,42 @@ static enum hl_status remove_run(struct hl_fs *fs, const char *path, struct hl_d
 
 static enum hl_status make_parents(struct hl_fs *fs, const char *path, struct hl_diag *diag) {
     char part[HL_PATH_CAPACITY];
-    if (strlen(path) >= sizeof part) return hl_fail(diag, HL_E_USER, "output_dir: the path is too long");
+    if (strlen(path) >= sizeof part)
+        return hl_fail(diag, HL_E_USER, "output_dir: the path is too long");
     for (size_t i = 1;; i++) {
         if (path[i] != '/' && path[i]) continue;
         memcpy(part, path, i);
         part[i] = 0;
         if (fs->make_folder(fs, part) < 0 && errno != EEXIST && !hl_is_folder(fs, part))
-            return hl_fail_at(diag, HL_E_IO, part, 0, 0, "cannot be made: %m; choose another --output_dir");
+            return hl_fail_at(diag, HL_E_IO, part, 0, 0,
+                              "cannot be made: %m; choose another --output_dir");
         if (!path[i]) return HL_OK;
     }
 }
 
-enum hl_status hl_run_folder_check(struct hl_fs *fs, const char *path, bool may_be_used, struct hl_diag *diag) {
+enum hl_status hl_run_folder_check(struct hl_fs *fs, const char *path, bool may_be_used,
+                                   struct hl_diag *diag) {
     if (!*path) return hl_fail(diag, HL_E_USER, "output_dir: empty; name a folder");
     if (fs->size(fs, path) >= 0)
         return hl_fail(diag, HL_E_USER, "output_dir: %s is a file; name a folder", path);
     if (may_be_used || !hl_is_folder(fs, path) || !holds_run(fs, path)) return HL_OK;
     return hl_fail(diag, HL_E_USER,
-                   "output_dir: %s holds a run already; go on with --resume, start over with --overwrite_output_dir, or name "
+                   "output_dir: %s holds a run already; go on with --resume, start over with "
+                   "--overwrite_output_dir, or name "
                    "another folder",
                    path);
 }
 
-enum hl_status hl_run_folder_prepare(struct hl_fs *fs, const char *path, bool going_on, bool overwrite, struct hl_diag *diag) {
+enum hl_status hl_run_folder_prepare(struct hl_fs *fs, const char *path, bool going_on,
+                                     bool overwrite, struct hl_diag *diag) {
     enum hl_status status = hl_run_folder_check(fs, path, going_on || overwrite, diag);
     if (status != HL_OK) return status;
     if (!hl_is_folder(fs, path)) return make_parents(fs, path, diag);
     return going_on || !holds_run(fs, path) ? HL_OK : remove_run(fs, path, diag);
 }
 
-enum hl_status hl_run_folder_write(struct hl_fs *fs, const char *folder, const char *name, const char *text,
-                                   struct hl_diag *diag) {
+enum hl_status hl_run_folder_write(struct hl_fs *fs, const char *folder, const char *name,
+                                   const char *text, struct hl_diag *diag) {
     char path[HL_PATH_CAPACITY], aside[HL_PATH_CAPACITY];
     char hidden[300];
     (void)snprintf(hidden, sizeof hidden, ".%s.part", name);

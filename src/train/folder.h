@@ -1,4 +1,5 @@
-/* The folder of a run: may it be used, what is written beside checkpoints, and what overwriting removes. */
+/* The folder of a run: may it be used, what is written beside checkpoints, and what overwriting
+ * removes. */
 #ifndef HALLEY_TRAIN_FOLDER_H
 #define HALLEY_TRAIN_FOLDER_H
 
@@ -9,14 +10,16 @@
 bool hl_is_folder(struct hl_fs *fs, const char *path);
 /* Is the path below the folder, as they are spelled? */
 bool hl_is_inside(const char *path, const char *folder);
-/* May a run use the folder? One that holds a run only when may_be_used. Changes nothing. errors HL_E_USER */
-enum hl_status hl_run_folder_check(struct hl_fs *fs, const char *path, bool may_be_used, struct hl_diag *diag) HL_MUST_CHECK;
-/* Make the folder and its parents if need be. A folder that holds a run is refused unless going_on; with overwrite the
- * run's own files are removed first, and nothing else. */
-enum hl_status hl_run_folder_prepare(struct hl_fs *fs, const char *path, bool going_on, bool overwrite,
-                                     struct hl_diag *diag) HL_MUST_CHECK;
-/* Write a small file whole: aside, sync, rename. */
-enum hl_status hl_run_folder_write(struct hl_fs *fs, const char *folder, const char *name, const char *text,
+/* May a run use the folder? One that holds a run only when may_be_used. Changes nothing. errors
+ * HL_E_USER */
+enum hl_status hl_run_folder_check(struct hl_fs *fs, const char *path, bool may_be_used,
                                    struct hl_diag *diag) HL_MUST_CHECK;
+/* Make the folder and its parents if need be. A folder that holds a run is refused unless going_on;
+ * with overwrite the run's own files are removed first, and nothing else. */
+enum hl_status hl_run_folder_prepare(struct hl_fs *fs, const char *path, bool going_on,
+                                     bool overwrite, struct hl_diag *diag) HL_MUST_CHECK;
+/* Write a small file whole: aside, sync, rename. */
+enum hl_status hl_run_folder_write(struct hl_fs *fs, const char *folder, const char *name,
+                                   const char *text, struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

@@ -9,10 +9,21 @@ double hl_peak_flops(struct hl_mem *mem, struct hl_products *products, enum hl_d
     size_t square = (size_t)SIDE * SIDE * hl_dtype_bytes(dtype);
     char *data = hl_alloc(mem, 3, square);
     if (!data) return 0;
-    struct hl_product p = {.M = SIDE, .N = SIDE, .K = SIDE, .tb = true, .in = dtype, .out = dtype, .A = data, .B = data + square,
-                           .C = data + 2 * square, .lda = SIDE, .ldb = SIDE, .ldc = SIDE};
+    struct hl_product p = {.M = SIDE,
+                           .N = SIDE,
+                           .K = SIDE,
+                           .tb = true,
+                           .in = dtype,
+                           .out = dtype,
+                           .A = data,
+                           .B = data + square,
+                           .C = data + 2 * square,
+                           .lda = SIDE,
+                           .ldb = SIDE,
+                           .ldc = SIDE};
     int64_t best = INT64_MAX, began = 0;
-    for (int i = 0; i < 20 && (i < 2 || hl_clock_ns() - began < MOST_NS); i++) { /* the first prepares the library */
+    for (int i = 0; i < 20 && (i < 2 || hl_clock_ns() - began < MOST_NS);
+         i++) { /* the first prepares the library */
         struct hl_diag diag;
         int64_t before = hl_clock_ns();
         if (hl_product_run(products, &p, &diag) != HL_OK) break;

@@ -8,27 +8,35 @@
 #include "optimizers/optimizers.h"
 #include "os/cpu.h"
 
-struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options, const struct hl_optimizer *optimizer) {
-    return (struct hl_engine_shape){.train = true, .bf16_copy = options->bf16, .n_slots = optimizer->n_slots};
+struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
+                                            const struct hl_optimizer *optimizer) {
+    return (struct hl_engine_shape){
+        .train = true, .bf16_copy = options->bf16, .n_slots = optimizer->n_slots};
 }
 
-struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup, const bool *recompute) {
+struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup,
+                                            const bool *recompute) {
     const struct hl_train_options *o = setup->options;
     int64_t rows = o->per_device_train_batch_size;
     if (o->per_device_eval_batch_size > rows) rows = o->per_device_eval_batch_size;
-    return (struct hl_model_run_shape){.max_tokens = rows * setup->block_size, .max_positions = setup->block_size,
-                                       .train = true, .recompute = recompute};
+    return (struct hl_model_run_shape){.max_tokens = rows * setup->block_size,
+                                       .max_positions = setup->block_size,
+                                       .train = true,
+                                       .recompute = recompute};
 }
 
-/* What the product library takes for itself, beside what is resident already, while it works on products like this
- * model's. Its code and the team's stacks are touched on the way. */
-static enum hl_status library_bytes(struct hl_mem *mem, const struct hl_trainer_setup *setup, uint64_t *out, struct hl_diag *diag) {
+/* What the product library takes for itself, beside what is resident already, while it works on
+ * products like this model's. Its code and the team's stacks are touched on the way. */
+static enum hl_status library_bytes(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                                    uint64_t *out, struct hl_diag *diag) {
     enum { MOST_ROWS = 1024, MOST_WIDTH = 4096 };
     enum hl_dtype dtype = setup->options->bf16 ? HL_BF16 : HL_F32;
-    int64_t N = setup->options->per_device_train_batch_size * setup->block_size, C = setup->model->hidden_size;
+    int64_t N = setup->options->per_device_train_batch_size * setup->block_size,
+            C = setup->model->hidden_size;
     int64_t O = setup->model->vocab_size < MOST_WIDTH ? setup->model->vocab_size : MOST_WIDTH;
     if (N > MOST_ROWS) N = MOST_ROWS;
-    size_t t = hl_dtype_bytes(dtype), x = (size_t)(N * C) * t, W = (size_t)(O * C) * t, y = (size_t)(N * O) * sizeof(float);
+    size_t t = hl_dtype_bytes(dtype), x = (size_t)(N * C) * t, W = (size_t)(O * C) * t,
+           y = (size_t)(N * O) * sizeof(float);
     size_t bytes = x + W + y + (size_t)(O * C) * sizeof(float);
     struct hl_products *products;
     enum hl_status status = hl_products_new(mem, &products, diag);
@@ -38,10 +46,30 @@ static enum hl_status library_bytes(struct hl_mem *mem, const struct hl_trainer_
     else {
         memset(data, 0, bytes); /* resident before the measurement begins */
         uint64_t before = hl_memory_resident_bytes(), peak = hl_memory_peak_resident_bytes();
-        struct hl_product forward = {.M = N, .N = O, .K = C, .tb = true, .in = dtype, .out = HL_F32, .A = data, .B = data + x,
-                                     .C = data + x + W, .lda = C, .ldb = C, .ldc = O};
-        struct hl_product gradient = {.M = O, .N = C, .K = N, .ta = true, .in = dtype, .out = HL_F32, .A = data + x + W, .B = data,
-                                      .C = data + x + W + y, .lda = O, .ldb = C, .ldc = C};
+        struct hl_product forward = {.M = N,
+                                     .N = O,
+                                     .K = C,
+                                     .tb = true,
+                                     .in = dtype,
+                                     .out = HL_F32,
+                                     .A = data,
+                                     .B = data + x,
+                                     .C = data + x + W,
+                                     .lda = C,
+                                     .ldb = C,
+                                     .ldc = O};
+        struct hl_product gradient = {.M = O,
+                                      .N = C,
+                                      .K = N,
+                                      .ta = true,
+                                      .in = dtype,
+                                      .out = HL_F32,
+                                      .A = data + x + W,
+                                      .B = data,
+                                      .C = data + x + W + y,
+                                      .lda = O,
+                                      .ldb = C,
+                                      .ldc = C};
         status = hl_product_run(products, &forward, diag);
         if (status == HL_OK) status = hl_product_run(products, &gradient, diag);
         if (before < peak) before = peak;
@@ -53,27 +81,35 @@ static enum hl_status library_bytes(struct hl_mem *mem, const struct hl_trainer_
 }
 
 static enum hl_status measure(const struct hl_trainer_setup *setup, const struct hl_model *model,
-                              const bool *recompute, struct hl_memory_plan *out, struct hl_diag *diag) {
+                              const bool *recompute, struct hl_memory_plan *out,
+                              struct hl_diag *diag) {
     const struct hl_optimizer *optimizer;
     const struct hl_kernels *kernels;
     enum hl_status status = hl_optimizer_find(setup->options->optim, &optimizer, diag);
-    if (status == HL_OK) status = hl_kernels_get(setup->options->bf16 ? HL_BF16 : HL_F32, &kernels, diag);
+    if (status == HL_OK)
+        status = hl_kernels_get(setup->options->bf16 ? HL_BF16 : HL_F32, &kernels, diag);
     if (status != HL_OK) return status;
     struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, optimizer);
     struct hl_engine_bytes engine = hl_engine_measure(&model->layout, &engine_shape);
     struct hl_model_run_shape run_shape = hl_plan_run_shape(setup, recompute);
     struct hl_model_run_bytes run;
     if (hl_model_run_measure(model, kernels, &run_shape, &run) != HL_OK)
-        return hl_fail(diag, HL_E_MEMORY, "activations of this model and batch exceed the address space");
+        return hl_fail(diag, HL_E_MEMORY,
+                       "activations of this model and batch exceed the address space");
     uint64_t scratch = (uint64_t)hl_optimizer_scratch(optimizer, &model->layout) * sizeof(float);
-    *out = (struct hl_memory_plan){.parameters = engine.parameters, .gradients = engine.gradients, .optimizer = engine.optimizer + scratch,
-                                   .activations = run.activations, .buffers = run.buffers, .base = hl_memory_resident_bytes()};
-    out->total = out->parameters + out->gradients + out->optimizer + out->activations + out->buffers + out->base;
+    *out = (struct hl_memory_plan){.parameters = engine.parameters,
+                                   .gradients = engine.gradients,
+                                   .optimizer = engine.optimizer + scratch,
+                                   .activations = run.activations,
+                                   .buffers = run.buffers,
+                                   .base = hl_memory_resident_bytes()};
+    out->total = out->parameters + out->gradients + out->optimizer + out->activations +
+                 out->buffers + out->base;
     return HL_OK;
 }
 
-static enum hl_status plan(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_memory_plan *out,
-                           struct hl_diag *diag) {
+static enum hl_status plan(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                           struct hl_memory_plan *out, struct hl_diag *diag) {
     struct hl_model *model;
     enum hl_status status = hl_model_new(mem, setup->model, &model, diag);
     if (status != HL_OK) return status;
@@ -86,8 +122,8 @@ static enum hl_status plan(struct hl_mem *mem, const struct hl_trainer_setup *se
     return status;
 }
 
-enum hl_status hl_memory_plan(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_memory_plan *out,
-                              struct hl_diag *diag) {
+enum hl_status hl_memory_plan(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                              struct hl_memory_plan *out, struct hl_diag *diag) {
     struct hl_cpu cpu;
     char why[160];
     hl_cpu_read(&cpu);
@@ -100,20 +136,23 @@ enum hl_status hl_memory_plan(struct hl_mem *mem, const struct hl_trainer_setup 
     return status;
 }
 
-enum hl_status hl_memory_check(struct hl_mem *mem, const struct hl_trainer_setup *setup, const struct hl_memory *machine,
-                               struct hl_diag *diag) {
+enum hl_status hl_memory_check(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                               const struct hl_memory *machine, struct hl_diag *diag) {
     struct hl_memory_plan p = {0};
     enum hl_status status = plan(mem, setup, &p, diag);
     if (status != HL_OK) return status;
-    uint64_t most = machine->limit_bytes ? machine->limit_bytes : machine->total_bytes, now = machine->available_bytes;
+    uint64_t most = machine->limit_bytes ? machine->limit_bytes : machine->total_bytes,
+             now = machine->available_bytes;
     uint64_t more = p.total - p.base;
     char need[32], there[32];
     hl_print_bytes(need, sizeof need, p.total);
     if (most && p.total > most) {
         hl_print_bytes(there, sizeof there, most);
         return hl_fail(diag, HL_E_MEMORY,
-                       "this run needs %s of memory and the machine has %s; use a smaller model, --gradient_checkpointing true, or a "
-                       "smaller per_device_train_batch_size with more gradient_accumulation_steps ('halley plan --memory' shows what "
+                       "this run needs %s of memory and the machine has %s; use a smaller model, "
+                       "--gradient_checkpointing true, or a "
+                       "smaller per_device_train_batch_size with more gradient_accumulation_steps "
+                       "('halley plan --memory' shows what "
                        "takes how much)",
                        need, there);
     }
@@ -121,7 +160,8 @@ enum hl_status hl_memory_check(struct hl_mem *mem, const struct hl_trainer_setup
         hl_print_bytes(need, sizeof need, more);
         hl_print_bytes(there, sizeof there, now);
         hl_log(setup->log, HL_LOG_WARN,
-               "this run needs %s more memory and %s are available now: the system may kill it; close other programs, or see "
+               "this run needs %s more memory and %s are available now: the system may kill it; "
+               "close other programs, or see "
                "'halley plan --memory'",
                need, there);
     }

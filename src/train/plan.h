@@ -1,5 +1,5 @@
-/* What a trainer will allocate: the one place where options become sizes, used by the trainer itself
- * and by `plan --memory`, so that the plan cannot drift from the truth. */
+/* What a trainer will allocate: the one place where options become sizes, used by the trainer
+ * itself and by `plan --memory`, so that the plan cannot drift from the truth. */
 #ifndef HALLEY_TRAIN_PLAN_H
 #define HALLEY_TRAIN_PLAN_H
 
@@ -8,14 +8,18 @@
 #include "model/run.h"
 #include "os/memory.h"
 
-struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options, const struct hl_optimizer *optimizer);
-struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup, const bool *recompute);
+struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
+                                            const struct hl_optimizer *optimizer);
+struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup,
+                                            const bool *recompute);
 /* Which blocks keep only their input; recompute [n_blocks]. errors HL_E_USER */
-enum hl_status hl_recompute_blocks(const struct hl_train_options *options, const struct hl_model *model, bool *recompute,
+enum hl_status hl_recompute_blocks(const struct hl_train_options *options,
+                                   const struct hl_model *model, bool *recompute,
                                    struct hl_diag *diag) HL_MUST_CHECK;
-/* Refuse a run that this machine's memory cannot hold, before anything large is touched: the kernel would kill it later,
- * without a word. One that does not fit what is available now gets a warning. errors HL_E_MEMORY */
-enum hl_status hl_memory_check(struct hl_mem *mem, const struct hl_trainer_setup *setup, const struct hl_memory *machine,
-                               struct hl_diag *diag) HL_MUST_CHECK;
+/* Refuse a run that this machine's memory cannot hold, before anything large is touched: the kernel
+ * would kill it later, without a word. One that does not fit what is available now gets a warning.
+ * errors HL_E_MEMORY */
+enum hl_status hl_memory_check(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                               const struct hl_memory *machine, struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

@@ -17,7 +17,8 @@ struct arrays {
     int n;
 };
 
-static void add_array(struct arrays *a, const char *prefix, const char *name, float *data, int64_t n) {
+static void add_array(struct arrays *a, const char *prefix, const char *name, float *data,
+                      int64_t n) {
     (void)snprintf(a->names[a->n], sizeof a->names[0], "%s.%s", prefix, name);
     a->items[a->n] = (struct hl_saved_array){a->names[a->n], data, n};
     a->n++;
@@ -36,9 +37,12 @@ static void collect(struct hl_trainer *t, struct arrays *a) {
 }
 
 static void write_loop(const struct hl_trainer *t, struct hl_buf *out) {
-    hl_buf_printf(out, "{\"version\": 1, \"step\": %" PRId64 ", \"rows_taken\": %" PRId64 ", \"tokens_seen\": %" PRId64, t->step,
-                  t->rows_taken, t->tokens_seen);
-    hl_buf_printf(out, ", \"seed\": %" PRIu64 ", \"data_hash\": \"%016" PRIx64 "\"", t->setup.seed, hl_dataset_hash(t->setup.dataset));
+    hl_buf_printf(out,
+                  "{\"version\": 1, \"step\": %" PRId64 ", \"rows_taken\": %" PRId64
+                  ", \"tokens_seen\": %" PRId64,
+                  t->step, t->rows_taken, t->tokens_seen);
+    hl_buf_printf(out, ", \"seed\": %" PRIu64 ", \"data_hash\": \"%016" PRIx64 "\"", t->setup.seed,
+                  hl_dataset_hash(t->setup.dataset));
     hl_buf_puts(out, ", \"optimizer\": ");
     hl_buf_json_string(out, t->optimizer->name);
     hl_buf_puts(out, ", \"strategy\": ");
@@ -56,10 +60,12 @@ static void write_made_with(const struct hl_trainer *t, struct hl_buf *out) {
     hl_buf_json_string(out, hl_products_describe());
     hl_buf_puts(out, ", \"processor\": ");
     hl_buf_json_string(out, t->processor);
-    hl_buf_printf(out, ", \"compute\": \"%s\", \"threads\": %d}", t->kernels->dtype == HL_BF16 ? "bf16" : "f32", t->threads);
+    hl_buf_printf(out, ", \"compute\": \"%s\", \"threads\": %d}",
+                  t->kernels->dtype == HL_BF16 ? "bf16" : "f32", t->threads);
 }
 
-enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir, const char *tokenizer_json, const char *run_yaml,
+enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir,
+                               const char *tokenizer_json, const char *run_yaml,
                                struct hl_diag *diag) {
     enum hl_status status = hl_trainer_drain(t, diag);
     if (status != HL_OK) return status;
@@ -70,11 +76,17 @@ enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir, con
     write_made_with(t, &made_with);
     status = hl_fail_memory(diag, 4096, "the checkpoint's records");
     if (!loop.failed && !made_with.failed) {
-        struct hl_checkpoint c = {
-            .step = t->step, .model = t->model, .params = hl_trainer_params(t), .arrays = arrays.items, .n_arrays = arrays.n,
-            .loop_json = loop.data, .tokenizer_json = tokenizer_json, .run_yaml = run_yaml ? run_yaml : "",
-            .made_with_json = made_with.data};
-        status = hl_checkpoint_save(t->mem, hl_fs_os(), output_dir, &c, t->setup.options->save_total_limit, t->setup.log, diag);
+        struct hl_checkpoint c = {.step = t->step,
+                                  .model = t->model,
+                                  .params = hl_trainer_params(t),
+                                  .arrays = arrays.items,
+                                  .n_arrays = arrays.n,
+                                  .loop_json = loop.data,
+                                  .tokenizer_json = tokenizer_json,
+                                  .run_yaml = run_yaml ? run_yaml : "",
+                                  .made_with_json = made_with.data};
+        status = hl_checkpoint_save(t->mem, hl_fs_os(), output_dir, &c,
+                                    t->setup.options->save_total_limit, t->setup.log, diag);
     }
     hl_buf_free(&loop);
     hl_buf_free(&made_with);
@@ -83,44 +95,56 @@ enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir, con
 
 /* ---- back ---- */
 
-static enum hl_status same_text(const json_t *loop, const char *key, const char *now, const char *folder, struct hl_diag *diag) {
+static enum hl_status same_text(const json_t *loop, const char *key, const char *now,
+                                const char *folder, struct hl_diag *diag) {
     const char *then = json_string_value(json_object_get(loop, key));
     if (then && !strcmp(then, now)) return HL_OK;
     return hl_fail(diag, HL_E_USER,
-                   "%s: was made with %s '%s', but this run has '%s'; to start a new run from its weights use --model %s", folder, key,
-                   then ? then : "(none)", now, folder);
+                   "%s: was made with %s '%s', but this run has '%s'; to start a new run from its "
+                   "weights use --model %s",
+                   folder, key, then ? then : "(none)", now, folder);
 }
 
-static enum hl_status same_number(const json_t *loop, const char *key, int64_t now, const char *folder, struct hl_diag *diag) {
+static enum hl_status same_number(const json_t *loop, const char *key, int64_t now,
+                                  const char *folder, struct hl_diag *diag) {
     int64_t then = json_integer_value(json_object_get(loop, key));
     if (then == now) return HL_OK;
     return hl_fail(diag, HL_E_USER,
-                   "%s: was made with %s %" PRId64 ", but this run has %" PRId64 "; to start a new run from its weights use --model %s",
+                   "%s: was made with %s %" PRId64 ", but this run has %" PRId64
+                   "; to start a new run from its weights use --model %s",
                    folder, key, then, now, folder);
 }
 
-static enum hl_status check_loop(const struct hl_trainer *t, const json_t *loop, const char *folder, struct hl_diag *diag) {
+static enum hl_status check_loop(const struct hl_trainer *t, const json_t *loop, const char *folder,
+                                 struct hl_diag *diag) {
     char hash[20];
     (void)snprintf(hash, sizeof hash, "%016" PRIx64, hl_dataset_hash(t->setup.dataset));
     enum hl_status status = same_number(loop, "version", 1, folder, diag);
     if (status == HL_OK) status = same_text(loop, "data_hash", hash, folder, diag);
     if (status == HL_OK) status = same_text(loop, "optimizer", t->optimizer->name, folder, diag);
     if (status == HL_OK) status = same_text(loop, "strategy", t->strategy->name, folder, diag);
-    if (status == HL_OK) status = same_number(loop, "block_size", t->setup.block_size, folder, diag);
+    if (status == HL_OK)
+        status = same_number(loop, "block_size", t->setup.block_size, folder, diag);
     if (status == HL_OK) status = same_number(loop, "seed", (int64_t)t->setup.seed, folder, diag);
     static const char *const counts[] = {"step", "rows_taken", "tokens_seen"};
     for (size_t i = 0; i < sizeof counts / sizeof *counts && status == HL_OK; i++) {
         const json_t *count = json_object_get(loop, counts[i]);
         if (!json_is_integer(count) || json_integer_value(count) < 0)
-            status = hl_fail_at(diag, HL_E_FORMAT, folder, 0, 0, "loop.json: %s is not a count; the checkpoint is damaged, use an older one",
-                                counts[i]);
+            status = hl_fail_at(
+                diag, HL_E_FORMAT, folder, 0, 0,
+                "loop.json: %s is not a count; the checkpoint is damaged, use an older one",
+                counts[i]);
     }
     return status;
 }
 
-static enum hl_status check_model(const struct hl_model_config *then, const struct hl_model_config *now, const char *folder,
+static enum hl_status check_model(const struct hl_model_config *then,
+                                  const struct hl_model_config *now, const char *folder,
                                   struct hl_diag *diag) {
-    const struct { const char *name; int64_t then, now; } sizes[] = {
+    const struct {
+        const char *name;
+        int64_t then, now;
+    } sizes[] = {
         {"num_hidden_layers", then->num_hidden_layers, now->num_hidden_layers},
         {"hidden_size", then->hidden_size, now->hidden_size},
         {"num_attention_heads", then->num_attention_heads, now->num_attention_heads},
@@ -129,10 +153,14 @@ static enum hl_status check_model(const struct hl_model_config *then, const stru
         {"intermediate_size", then->intermediate_size, now->intermediate_size},
         {"vocab_size", then->vocab_size, now->vocab_size},
     };
-    if (then->family != now->family) return hl_fail(diag, HL_E_USER, "%s: holds a model of another family than this run's", folder);
+    if (then->family != now->family)
+        return hl_fail(diag, HL_E_USER, "%s: holds a model of another family than this run's",
+                       folder);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].then != sizes[i].now)
-            return hl_fail(diag, HL_E_USER, "%s: its model has %s %" PRId64 ", but this run asks for %" PRId64 "; give the same model",
+            return hl_fail(diag, HL_E_USER,
+                           "%s: its model has %s %" PRId64 ", but this run asks for %" PRId64
+                           "; give the same model",
                            folder, sizes[i].name, sizes[i].then, sizes[i].now);
     return HL_OK;
 }
@@ -140,37 +168,49 @@ static enum hl_status check_model(const struct hl_model_config *then, const stru
 static void warn_if_changed(struct hl_trainer *t, const char *then) {
     struct hl_buf now = {.mem = t->mem};
     write_made_with(t, &now);
-    json_t *a = then ? json_loads(then, 0, NULL) : NULL, *b = now.failed ? NULL : json_loads(now.data, 0, NULL);
+    json_t *a = then ? json_loads(then, 0, NULL) : NULL,
+           *b = now.failed ? NULL : json_loads(now.data, 0, NULL);
     const char *key;
     json_t *value;
     json_object_foreach(b, key, value) {
         const json_t *old = json_object_get(a, key);
         if (!old || json_equal(old, value)) continue;
         if (json_is_string(value) && json_is_string(old))
-            hl_log(t->setup.log, HL_LOG_WARN, "%s was '%s' and is '%s' now: going on, but not with the same bits", key,
+            hl_log(t->setup.log, HL_LOG_WARN,
+                   "%s was '%s' and is '%s' now: going on, but not with the same bits", key,
                    json_string_value(old), json_string_value(value));
         else
-            hl_log(t->setup.log, HL_LOG_WARN, "%s was %" JSON_INTEGER_FORMAT " and is %" JSON_INTEGER_FORMAT
-                   " now: going on, but perhaps not with the same bits", key, json_integer_value(old), json_integer_value(value));
+            hl_log(t->setup.log, HL_LOG_WARN,
+                   "%s was %" JSON_INTEGER_FORMAT " and is %" JSON_INTEGER_FORMAT
+                   " now: going on, but perhaps not with the same bits",
+                   key, json_integer_value(old), json_integer_value(value));
     }
     json_decref(a);
     json_decref(b);
     hl_buf_free(&now);
 }
 
-static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_reader *reader, const char *folder,
-                                 struct hl_diag *diag) {
+static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
+                                 const char *folder, struct hl_diag *diag) {
     if (!hl_checkpoint_has_state(reader))
-        return hl_fail(diag, HL_E_USER, "%s: holds weights but no training state; start a new run from them with --model %s", folder, folder);
+        return hl_fail(
+            diag, HL_E_USER,
+            "%s: holds weights but no training state; start a new run from them with --model %s",
+            folder, folder);
     json_error_t error;
     json_t *loop = json_loads(hl_checkpoint_loop_json(reader), 0, &error);
-    if (!loop) return hl_fail_at(diag, HL_E_FORMAT, folder, error.line, error.column, "loop.json: %s", error.text);
+    if (!loop)
+        return hl_fail_at(diag, HL_E_FORMAT, folder, error.line, error.column, "loop.json: %s",
+                          error.text);
     enum hl_status status = check_loop(t, loop, folder, diag);
-    if (status == HL_OK) status = check_model(hl_checkpoint_config(reader), &t->model->config, folder, diag);
-    if (status == HL_OK) status = hl_checkpoint_read_params(reader, t->model, hl_trainer_params(t), diag);
+    if (status == HL_OK)
+        status = check_model(hl_checkpoint_config(reader), &t->model->config, folder, diag);
+    if (status == HL_OK)
+        status = hl_checkpoint_read_params(reader, t->model, hl_trainer_params(t), diag);
     struct arrays arrays;
     collect(t, &arrays);
-    for (int i = 0; i < arrays.n && status == HL_OK; i++) status = hl_checkpoint_read_array(reader, &arrays.items[i], diag);
+    for (int i = 0; i < arrays.n && status == HL_OK; i++)
+        status = hl_checkpoint_read_array(reader, &arrays.items[i], diag);
     if (status == HL_OK) {
         t->step = json_integer_value(json_object_get(loop, "step"));
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
@@ -185,7 +225,8 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
 
 enum hl_status hl_trainer_resume(struct hl_trainer *t, const char *folder, struct hl_diag *diag) {
     struct hl_checkpoint_reader *reader;
-    enum hl_status status = hl_checkpoint_open(t->mem, hl_fs_os(), folder, &reader, t->setup.log, diag);
+    enum hl_status status =
+        hl_checkpoint_open(t->mem, hl_fs_os(), folder, &reader, t->setup.log, diag);
     if (status != HL_OK) return status;
     status = read_state(t, reader, folder, diag);
     hl_checkpoint_close(reader);

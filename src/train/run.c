@@ -1,7 +1,7 @@
 /* A whole run: when to log, evaluate, sample, save and stop. The steps themselves are step.c's.
  *
- * A metrics row is written every logging_steps, and at each evaluation; evaluation and saving happen
- * between steps and never change the bits of the next one. */
+ * A metrics row is written every logging_steps, and at each evaluation; evaluation and saving
+ * happen between steps and never change the bits of the next one. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +25,9 @@ struct run {
     struct hl_trainer *t;
     struct hl_metrics *metrics;
     struct hl_progress *progress;
-    double peak_flops;   /* of products, measured at start */
-    double eval_loss;    /* NaN: none yet */
-    int64_t saved_step;  /* newest checkpoint of this run, -1 none */
+    double peak_flops;  /* of products, measured at start */
+    double eval_loss;   /* NaN: none yet */
+    int64_t saved_step; /* newest checkpoint of this run, -1 none */
     /* since the last metrics row */
     int64_t tokens, n_steps;
     double seconds, data_wait;
@@ -55,7 +55,8 @@ static enum hl_status load_start(struct run *r, const char *resume_dir, struct h
     if (resume_dir) return hl_trainer_resume(r->t, resume_dir, diag);
     if (!r->setup->weights_dir) return HL_OK;
     struct hl_checkpoint_reader *reader;
-    enum hl_status status = hl_checkpoint_open(r->mem, hl_fs_os(), r->setup->weights_dir, &reader, r->setup->trainer.log, diag);
+    enum hl_status status = hl_checkpoint_open(r->mem, hl_fs_os(), r->setup->weights_dir, &reader,
+                                               r->setup->trainer.log, diag);
     if (status != HL_OK) return status;
     status = hl_checkpoint_read_params(reader, r->t->model, hl_trainer_params(r->t), diag);
     hl_checkpoint_close(reader);
@@ -64,14 +65,16 @@ static enum hl_status load_start(struct run *r, const char *resume_dir, struct h
 }
 
 /* The checkpoint to go on from: named, or the newest in output_dir; empty: start anew. */
-static enum hl_status find_resume(struct run *r, char *path, size_t capacity, struct hl_diag *diag) {
+static enum hl_status find_resume(struct run *r, char *path, size_t capacity,
+                                  struct hl_diag *diag) {
     path[0] = 0;
     if (*r->o->resume_from_checkpoint) {
         (void)snprintf(path, capacity, "%s", r->o->resume_from_checkpoint);
         return HL_OK;
     }
     if (!r->o->resume || !hl_is_folder(hl_fs_os(), r->o->output_dir)) return HL_OK;
-    enum hl_status status = hl_checkpoint_latest(r->mem, hl_fs_os(), r->o->output_dir, path, capacity, r->setup->trainer.log, diag);
+    enum hl_status status = hl_checkpoint_latest(r->mem, hl_fs_os(), r->o->output_dir, path,
+                                                 capacity, r->setup->trainer.log, diag);
     if (status != HL_END) return status;
     path[0] = 0;
     say(r, "no complete checkpoint to resume from: starting at step 0");
@@ -80,22 +83,29 @@ static enum hl_status find_resume(struct run *r, char *path, size_t capacity, st
 
 static enum hl_status write_records(struct run *r, struct hl_diag *diag) {
     enum hl_status status = HL_OK;
-    if (r->setup->run_yaml) status = hl_run_folder_write(hl_fs_os(), r->o->output_dir, "run.yaml", r->setup->run_yaml, diag);
+    if (r->setup->run_yaml)
+        status =
+            hl_run_folder_write(hl_fs_os(), r->o->output_dir, "run.yaml", r->setup->run_yaml, diag);
     if (status != HL_OK) return status;
     struct hl_buf text = {.mem = r->mem};
     hl_buf_puts(&text, "{\"model\": ");
     hl_model_config_to_json(&r->t->model->config, &text);
-    hl_buf_printf(&text, ", \"parameters\": %lld, \"processor\": ", (long long)r->t->model->layout.n_weights);
+    hl_buf_printf(
+        &text, ", \"parameters\": %lld, \"processor\": ", (long long)r->t->model->layout.n_weights);
     hl_buf_json_string(&text, r->t->processor);
     hl_buf_puts(&text, ", \"isa\": ");
     hl_buf_json_string(&text, hl_isa_name(r->t->kernels->isa));
     hl_buf_puts(&text, ", \"products\": ");
     hl_buf_json_string(&text, hl_products_describe());
-    hl_buf_printf(&text, ", \"threads\": %d, \"train_tokens\": %lld, \"validation_tokens\": %lld, \"halley\": \"%s\"}\n", r->t->threads,
-                  (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
-                  (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION), HALLEY_VERSION);
-    status = text.failed ? hl_fail_memory(diag, text.n, "run.json")
-                         : hl_run_folder_write(hl_fs_os(), r->o->output_dir, "run.json", text.data, diag);
+    hl_buf_printf(
+        &text,
+        ", \"threads\": %d, \"train_tokens\": %lld, \"validation_tokens\": %lld, \"halley\": "
+        "\"%s\"}\n",
+        r->t->threads, (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
+        (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION), HALLEY_VERSION);
+    status = text.failed
+                 ? hl_fail_memory(diag, text.n, "run.json")
+                 : hl_run_folder_write(hl_fs_os(), r->o->output_dir, "run.json", text.data, diag);
     hl_buf_free(&text);
     return status;
 }
@@ -103,13 +113,18 @@ static enum hl_status write_records(struct run *r, struct hl_diag *diag) {
 static void introduce(struct run *r) {
     char text[512], peak[32] = "n/a";
     if (r->peak_flops > 0) hl_print_fixed(peak, sizeof peak, r->peak_flops * 1e-9, 0);
-    (void)snprintf(text, sizeof text, "%lld parameters, %lld steps of %lld x %lld tokens; %lld training and %lld held-out tokens",
-                   (long long)r->t->model->layout.n_weights, (long long)r->t->n_steps, (long long)r->t->step_rows,
-                   (long long)r->t->setup.block_size, (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
-                   (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION));
+    (void)snprintf(
+        text, sizeof text,
+        "%lld parameters, %lld steps of %lld x %lld tokens; %lld training and %lld held-out tokens",
+        (long long)r->t->model->layout.n_weights, (long long)r->t->n_steps,
+        (long long)r->t->step_rows, (long long)r->t->setup.block_size,
+        (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
+        (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION));
     say(r, text);
-    (void)snprintf(text, sizeof text, "%s, %d thread%s (%s), %s kernels, products by %s (%s GFLOP/s here)", r->t->processor, r->t->threads, r->t->threads == 1 ? "" : "s",
-                   r->t->threads_why, hl_isa_name(r->t->kernels->isa), hl_products_describe(), peak);
+    (void)snprintf(text, sizeof text,
+                   "%s, %d thread%s (%s), %s kernels, products by %s (%s GFLOP/s here)",
+                   r->t->processor, r->t->threads, r->t->threads == 1 ? "" : "s", r->t->threads_why,
+                   hl_isa_name(r->t->kernels->isa), hl_products_describe(), peak);
     say(r, text);
 }
 
@@ -121,30 +136,38 @@ static enum hl_status save(struct run *r, struct hl_diag *diag) {
     enum hl_status flushed = hl_metrics_flush(r->metrics, &flush);
     if (!r->told_flush) warn(r, flushed, &flush);
     r->told_flush |= flushed != HL_OK;
-    enum hl_status status = hl_trainer_save(r->t, r->o->output_dir, r->setup->tokenizer_json, r->setup->run_yaml, diag);
+    enum hl_status status =
+        hl_trainer_save(r->t, r->o->output_dir, r->setup->tokenizer_json, r->setup->run_yaml, diag);
     if (status == HL_OK) r->saved_step = r->t->step;
     return status;
 }
 
-/* A checkpoint that cannot be written on the way does not stop training: older ones stay. Said once, and when it works again. */
+/* A checkpoint that cannot be written on the way does not stop training: older ones stay. Said
+ * once, and when it works again. */
 static void try_save(struct run *r) {
     struct hl_diag lost;
     char text[1400];
     if (save(r, &lost) == HL_OK) {
         if (r->n_unsaved) {
-            (void)snprintf(text, sizeof text, "step %lld is saved; %lld checkpoints before it could not be", (long long)r->t->step,
-                           (long long)r->n_unsaved);
+            (void)snprintf(text, sizeof text,
+                           "step %lld is saved; %lld checkpoints before it could not be",
+                           (long long)r->t->step, (long long)r->n_unsaved);
             say(r, text);
         }
         r->n_unsaved = 0;
     } else if (r->n_unsaved++ == 0) {
-        (void)snprintf(text, sizeof text, "warning: step %lld could not be saved: %s; training goes on, older checkpoints stay",
-                       (long long)r->t->step, lost.text);
+        (void)snprintf(
+            text, sizeof text,
+            "warning: step %lld could not be saved: %s; training goes on, older checkpoints stay",
+            (long long)r->t->step, lost.text);
         say(r, text);
     }
 }
 
-struct sample { struct run *r; struct hl_buf text; };
+struct sample {
+    struct run *r;
+    struct hl_buf text;
+};
 
 static bool collect_token(void *context, int32_t token) {
     struct sample *s = context;
@@ -152,9 +175,11 @@ static bool collect_token(void *context, int32_t token) {
     return hl_tokenizer_decode(s->r->setup->tokenizer, &token, 1, true, &s->text, &diag) == HL_OK;
 }
 
-static enum hl_status start_of_sample(struct run *r, struct hl_tokens *prompt, struct hl_diag *diag) {
+static enum hl_status start_of_sample(struct run *r, struct hl_tokens *prompt,
+                                      struct hl_diag *diag) {
     const char *text = r->o->sample_prompt;
-    if (*text) return hl_tokenizer_encode(r->setup->tokenizer, text, strlen(text), false, prompt, diag);
+    if (*text)
+        return hl_tokenizer_encode(r->setup->tokenizer, text, strlen(text), false, prompt, diag);
     int32_t eos = hl_tokenizer_eos(r->setup->tokenizer);
     if (eos >= 0) {
         prompt->ids = hl_alloc(r->mem, 1, sizeof *prompt->ids);
@@ -170,14 +195,19 @@ static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
     struct hl_trainer *t = r->t;
     struct hl_tokens prompt = {.mem = r->mem};
     struct sample sample = {r, {.mem = r->mem}};
-    struct hl_generate_options options = {.max_new_tokens = r->o->sample_tokens, .temperature = 0.8, .top_p = 1,
-                                          .seed = t->setup.seed + (uint64_t)t->step, .ignore_eos = true,
+    struct hl_generate_options options = {.max_new_tokens = r->o->sample_tokens,
+                                          .temperature = 0.8,
+                                          .top_p = 1,
+                                          .seed = t->setup.seed + (uint64_t)t->step,
+                                          .ignore_eos = true,
                                           .n_tokens = hl_tokenizer_vocab_size(r->setup->tokenizer)};
-    struct hl_generator g = {r->mem, t->model, t->engine, t->run, t->kernels->dtype, t->setup.block_size};
+    struct hl_generator g = {r->mem, t->model,          t->engine,
+                             t->run, t->kernels->dtype, t->setup.block_size};
     enum hl_status status = start_of_sample(r, &prompt, diag);
     hl_buf_puts(&sample.text, r->o->sample_prompt);
     if (status == HL_OK)
-        status = hl_generate(&g, prompt.ids, (int64_t)prompt.n, &options, -1, collect_token, &sample, diag);
+        status = hl_generate(&g, prompt.ids, (int64_t)prompt.n, &options, -1, collect_token,
+                             &sample, diag);
     if (status == HL_OK && !sample.text.failed && sample.text.n) {
         struct hl_diag lost;
         warn(r, hl_metrics_text(r->metrics, t->step, "sample", sample.text.data, &lost), &lost);
@@ -191,15 +221,21 @@ static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
     return status;
 }
 
-/* Other programs may have slowed the measurement at the start: a step that was faster is the better measurement. */
+/* Other programs may have slowed the measurement at the start: a step that was faster is the better
+ * measurement. */
 static void note_rate(struct run *r, const struct hl_step_report *s) {
     double rate = hl_trainer_flops_per_step(r->t) / s->seconds;
-    if (r->peak_flops > 0 && s->n_tokens == r->t->step_rows * r->t->setup.block_size && rate > r->peak_flops) r->peak_flops = rate;
+    if (r->peak_flops > 0 && s->n_tokens == r->t->step_rows * r->t->setup.block_size &&
+        rate > r->peak_flops)
+        r->peak_flops = rate;
 }
 
-static void write_metrics(struct run *r, const struct hl_step_report *s, double eval_loss, double eval_seconds) {
+static void write_metrics(struct run *r, const struct hl_step_report *s, double eval_loss,
+                          double eval_seconds) {
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
-    double steps = (double)r->n_steps, flops = (double)r->tokens * hl_model_flops_per_token(r->t->model, r->t->setup.block_size);
+    double steps = (double)r->n_steps,
+           flops =
+               (double)r->tokens * hl_model_flops_per_token(r->t->model, r->t->setup.block_size);
     note_rate(r, s);
     struct hl_metric row[32];
     int n = 0;
@@ -214,10 +250,13 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, double 
     }
     row[n++] = (struct hl_metric){"tokens_per_second", rate, false};
     row[n++] = (struct hl_metric){"step_ms", steps > 0 ? 1e3 * r->seconds / steps : 0, false};
-    row[n++] = (struct hl_metric){"data_wait_ms", steps > 0 ? 1e3 * r->data_wait / steps : 0, false};
+    row[n++] =
+        (struct hl_metric){"data_wait_ms", steps > 0 ? 1e3 * r->data_wait / steps : 0, false};
     if (r->peak_flops > 0 && r->seconds > 0)
         row[n++] = (struct hl_metric){"mfu", flops / r->seconds / r->peak_flops, false};
-    if (r->t->strategy->metrics) n += r->t->strategy->metrics(r->t->strategy_state, row + n, (int)(sizeof row / sizeof *row) - n);
+    if (r->t->strategy->metrics)
+        n += r->t->strategy->metrics(r->t->strategy_state, row + n,
+                                     (int)(sizeof row / sizeof *row) - n);
     struct hl_diag diag;
     warn(r, hl_metrics_write(r->metrics, s->step, row, n, &diag), &diag);
     r->tokens = r->n_steps = 0;
@@ -230,10 +269,15 @@ static void show(struct run *r, const struct hl_step_report *s, bool logs, doubl
     note_rate(r, s);
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * s->seconds : s->seconds;
     struct hl_progress_state state = {
-        .step = s->step, .max_steps = r->t->n_steps, .loss = s->loss, .grad_norm = s->grad_norm,
+        .step = s->step,
+        .max_steps = r->t->n_steps,
+        .loss = s->loss,
+        .grad_norm = s->grad_norm,
         .learning_rate = s->learning_rate,
         .tokens_per_second = (double)s->n_tokens / r->step_seconds,
-        .peak_share = r->peak_flops > 0 ? hl_trainer_flops_per_step(r->t) / r->step_seconds / r->peak_flops : -1,
+        .peak_share = r->peak_flops > 0
+                          ? hl_trainer_flops_per_step(r->t) / r->step_seconds / r->peak_flops
+                          : -1,
         .eta_seconds = (double)(r->t->n_steps - s->step) * r->step_seconds,
         .eval_loss = hl_terminal_is(r->setup->progress_fd) ? r->eval_loss : eval_loss};
     hl_progress_show(r->progress, &state, logs);
@@ -250,7 +294,8 @@ static enum hl_status evaluate(struct run *r, double *loss, double *seconds, str
 static bool every(int64_t step, int64_t period) { return period > 0 && step % period == 0; }
 
 /* All that may follow a step. */
-static enum hl_status after_step(struct run *r, const struct hl_step_report *s, struct hl_diag *diag) {
+static enum hl_status after_step(struct run *r, const struct hl_step_report *s,
+                                 struct hl_diag *diag) {
     bool last = s->step == r->t->n_steps, evaluates = last || every(s->step, r->o->eval_steps);
     bool logs = last || s->step == 1 || every(s->step, r->o->logging_steps);
     double eval_loss = NAN, eval_seconds = 0;
@@ -299,7 +344,9 @@ static void say_lost(struct run *r) {
     char text[200];
     int64_t n = hl_metrics_n_lost(r->metrics);
     if (n == 0) return;
-    (void)snprintf(text, sizeof text, "warning: %lld records of metrics and samples could not be written", (long long)n);
+    (void)snprintf(text, sizeof text,
+                   "warning: %lld records of metrics and samples could not be written",
+                   (long long)n);
     say(r, text);
 }
 
@@ -309,33 +356,48 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     bool going_on = status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir));
     struct hl_memory memory;
     hl_memory_read(&memory);
-    if (status == HL_OK) status = hl_run_folder_check(hl_fs_os(), r->o->output_dir, going_on || r->o->overwrite_output_dir, diag);
+    if (status == HL_OK)
+        status = hl_run_folder_check(hl_fs_os(), r->o->output_dir,
+                                     going_on || r->o->overwrite_output_dir, diag);
     if (status == HL_OK) status = hl_memory_check(r->mem, &r->setup->trainer, &memory, diag);
     if (status == HL_OK) status = hl_trainer_new(r->mem, &r->setup->trainer, &r->t, diag);
     if (status == HL_OK) status = load_start(r, *resume ? resume : NULL, diag);
-    /* An older run is removed last of all: nothing above may fail after it, and the weights may have come from it. */
-    if (status == HL_OK) status = hl_run_folder_prepare(hl_fs_os(), r->o->output_dir, going_on, r->o->overwrite_output_dir, diag);
+    /* An older run is removed last of all: nothing above may fail after it, and the weights may
+     * have come from it. */
+    if (status == HL_OK)
+        status = hl_run_folder_prepare(hl_fs_os(), r->o->output_dir, going_on,
+                                       r->o->overwrite_output_dir, diag);
     if (status != HL_OK) return status;
     if (*resume) {
         if (hl_is_inside(resume, r->o->output_dir)) r->saved_step = r->t->step;
         char text[HL_PATH_CAPACITY + 64];
-        (void)snprintf(text, sizeof text, "going on from %s, step %lld%s", resume, (long long)r->t->step,
-                       r->t->step >= r->t->n_steps ? ": all steps are done; a larger --max_steps goes further" : "");
+        (void)snprintf(
+            text, sizeof text, "going on from %s, step %lld%s", resume, (long long)r->t->step,
+            r->t->step >= r->t->n_steps ? ": all steps are done; a larger --max_steps goes further"
+                                        : "");
         say(r, text);
     }
-    status = hl_metrics_open(r->mem, r->o->output_dir, r->t->step, r->o->tensorboard, &r->metrics, diag);
+    status =
+        hl_metrics_open(r->mem, r->o->output_dir, r->t->step, r->o->tensorboard, &r->metrics, diag);
     return status == HL_OK ? write_records(r, diag) : status;
 }
 
-enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup, enum hl_run_end *end_out, struct hl_diag *diag) {
-    struct run r = {.setup = setup, .o = setup->trainer.options, .mem = mem, .eval_loss = NAN, .saved_step = -1};
+enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup,
+                            enum hl_run_end *end_out, struct hl_diag *diag) {
+    struct run r = {.setup = setup,
+                    .o = setup->trainer.options,
+                    .mem = mem,
+                    .eval_loss = NAN,
+                    .saved_step = -1};
     enum hl_status status = HL_OK;
-    if (setup->progress_fd >= 0) status = hl_progress_new(mem, setup->progress_fd, &r.progress, diag);
+    if (setup->progress_fd >= 0)
+        status = hl_progress_new(mem, setup->progress_fd, &r.progress, diag);
     if (status == HL_OK) status = open_run(&r, diag);
     if (status == HL_OK) {
         r.peak_flops = hl_peak_flops(r.mem, r.t->products, r.t->kernels->dtype);
         introduce(&r);
-        if (r.t->step >= r.t->n_steps && r.t->step > 0) say(&r, "all steps are done already: a larger max_steps or num_train_epochs goes on");
+        if (r.t->step >= r.t->n_steps && r.t->step > 0)
+            say(&r, "all steps are done already: a larger max_steps or num_train_epochs goes on");
         status = steps(&r, end_out, diag);
         say_lost(&r);
     }

@@ -35,8 +35,9 @@ static bool again(struct hl_trainer *t, enum hl_status *status, struct hl_diag *
     int64_t deadline = hl_clock_ns() + WAIT_NS;
     while ((*status = t->strategy->poll(t->strategy_state, diag)) == HL_PENDING)
         if (hl_clock_ns() > deadline)
-            *status = hl_fail(diag, HL_E_TIMEOUT, "strategy '%s' waited ten minutes in step %lld: is a peer gone?", t->strategy->name,
-                              (long long)t->step + 1);
+            *status = hl_fail(diag, HL_E_TIMEOUT,
+                              "strategy '%s' waited ten minutes in step %lld: is a peer gone?",
+                              t->strategy->name, (long long)t->step + 1);
     return *status == HL_OK;
 }
 
@@ -73,7 +74,8 @@ static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *dia
     return hl_model_begin(t->run, &s->batch, diag);
 }
 
-/* A loss that is no number: the first block whose output holds one, found by going through the blocks again. */
+/* A loss that is no number: the first block whose output holds one, found by going through the
+ * blocks again. */
 static enum hl_status explain_loss(struct step *s, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
     struct hl_block_data embedding = hl_trainer_block(t, 0, false);
@@ -90,14 +92,16 @@ static enum hl_status explain_loss(struct step *s, struct hl_diag *diag) {
     char name[32];
     hl_trainer_block_name(t, bad, name, sizeof name);
     return hl_fail(diag, HL_E_NUMERIC,
-                   "step %lld: the loss is not a finite number; it began in %s, in the forward pass; the step was not applied. "
+                   "step %lld: the loss is not a finite number; it began in %s, in the forward "
+                   "pass; the step was not applied. "
                    "Try a lower learning_rate or a longer warm-up, from the last checkpoint",
                    (long long)t->step + 1, name);
 }
 
 static enum hl_status forward(struct step *s, int block, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
-    struct hl_block_data own = hl_trainer_block(t, block, true), embedding = hl_trainer_block(t, 0, true);
+    struct hl_block_data own = hl_trainer_block(t, block, true),
+                         embedding = hl_trainer_block(t, 0, true);
     if (block == last_block(t)) own.add = s->head_adds = hl_engine_grad_adds(t->engine, block);
     enum hl_status status = hl_model_forward(t->run, block, &own, &embedding, NULL, diag);
     if (status != HL_OK || block != last_block(t)) return status;
@@ -107,7 +111,8 @@ static enum hl_status forward(struct step *s, int block, struct hl_diag *diag) {
     return HL_OK;
 }
 
-static enum hl_status backward(struct step *s, const struct hl_op *op, bool last_micro, struct hl_diag *diag) {
+static enum hl_status backward(struct step *s, const struct hl_op *op, bool last_micro,
+                               struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
     struct hl_block_data own = hl_trainer_block(t, op->block, true);
     own.add = op->block == last_block(t) ? s->head_adds : hl_engine_grad_adds(t->engine, op->block);
@@ -122,9 +127,12 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
     if (s->n_supervised == 0)
         return hl_fail(diag, HL_E_USER,
-                       "step %lld: none of its %lld tokens is supervised, so there is no gradient; check the data and block_size",
+                       "step %lld: none of its %lld tokens is supervised, so there is no gradient; "
+                       "check the data and block_size",
                        (long long)t->step + 1, (long long)s->n_tokens);
-    struct hl_step step = {.index = t->step, .n_supervised = s->n_supervised, .learning_rate = s->learning_rate,
+    struct hl_step step = {.index = t->step,
+                           .n_supervised = s->n_supervised,
+                           .learning_rate = s->learning_rate,
                            .max_grad_norm = t->setup.options->max_grad_norm};
     enum hl_status status;
     do status = t->strategy->step_end(t->strategy_state, &step, &s->result, diag);
@@ -133,18 +141,22 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
     char name[32];
     hl_trainer_block_name(t, s->result.bad_block, name, sizeof name);
     return hl_fail(diag, HL_E_NUMERIC,
-                   "step %lld: the gradient is not finite; it began in %s, in the backward pass; the step was not applied. "
+                   "step %lld: the gradient is not finite; it began in %s, in the backward pass; "
+                   "the step was not applied. "
                    "Try a lower learning_rate or a longer warm-up, from the last checkpoint",
                    (long long)t->step + 1, name);
 }
 
-/* A strategy that counts micro-batches by itself ends the step here, or asks for one more while there are rows. */
+/* A strategy that counts micro-batches by itself ends the step here, or asks for one more while
+ * there are rows. */
 static enum hl_status micro_end(struct step *s, int micro, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
     if (!t->strategy->micro_end) return HL_OK;
     enum hl_micro_answer answer = HL_MICRO_STEP;
     enum hl_status status;
-    do status = t->strategy->micro_end(t->strategy_state, micro, s->batch.n_supervised, &answer, diag);
+    do
+        status =
+            t->strategy->micro_end(t->strategy_state, micro, s->batch.n_supervised, &answer, diag);
     while (again(t, &status, diag));
     bool last = micro == s->shape.n_micro - 1, ends = answer == HL_MICRO_STEP;
     if (status != HL_OK || last == ends) return status;
@@ -176,7 +188,8 @@ static enum hl_status run_mark(struct step *s, const struct hl_op *op, struct hl
 
 typedef enum hl_status (*block_slot)(void *state, int block, bool backward, struct hl_diag *diag);
 
-static enum hl_status tell(struct hl_trainer *t, block_slot slot, int block, bool back, struct hl_diag *diag) {
+static enum hl_status tell(struct hl_trainer *t, block_slot slot, int block, bool back,
+                           struct hl_diag *diag) {
     enum hl_status status = HL_OK;
     if (!slot) return HL_OK;
     do status = slot(t->strategy_state, block, back, diag);
@@ -184,11 +197,14 @@ static enum hl_status tell(struct hl_trainer *t, block_slot slot, int block, boo
     return status;
 }
 
-static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_micro, struct hl_diag *diag) {
+static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_micro,
+                             struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
     if (op->kind == HL_OP_MARK) return run_mark(s, op, diag);
     if (op->kind != HL_OP_FWD && op->kind != HL_OP_BWD && op->kind != HL_OP_RECOMPUTE)
-        return hl_fail(diag, HL_E_UNSUPPORTED, "schedule '%s' asks for operation %d, which this loop cannot run", t->schedule->name, op->kind);
+        return hl_fail(diag, HL_E_UNSUPPORTED,
+                       "schedule '%s' asks for operation %d, which this loop cannot run",
+                       t->schedule->name, op->kind);
     bool back = op->kind != HL_OP_FWD;
     enum hl_status status = tell(t, t->strategy->block_enter, op->block, back, diag);
     if (status != HL_OK) return status;
@@ -201,7 +217,8 @@ static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_m
     return status == HL_OK ? tell(t, t->strategy->block_exit, op->block, back, diag) : status;
 }
 
-enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out, struct hl_diag *diag) {
+enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
+                               struct hl_diag *diag) {
     if (t->step >= t->n_steps) return HL_END;
     hl_threads_set(t->threads); /* another trainer of this process may have set its own */
     int64_t started = hl_clock_ns();
@@ -237,15 +254,16 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
         .n_supervised = s.n_supervised,
         .seconds = (double)(hl_clock_ns() - started) * 1e-9,
         .data_wait_seconds = (double)s.data_wait_ns * 1e-9,
-        .epoch = (double)t->rows_taken / (double)hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_TRAIN),
+        .epoch =
+            (double)t->rows_taken / (double)hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_TRAIN),
     };
     return HL_OK;
 }
 
 /* ---- forward only ---- */
 
-enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_batch *batch, double *sum_out,
-                                       struct hl_diag *diag) {
+enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_batch *batch,
+                                       double *sum_out, struct hl_diag *diag) {
     enum hl_status status = hl_model_begin(t->run, batch, diag);
     struct hl_block_data embedding = hl_trainer_block(t, 0, false);
     for (int b = 0; b <= last_block(t) && status == HL_OK; b++) {
@@ -256,7 +274,8 @@ enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_bat
     return status;
 }
 
-enum hl_status hl_trainer_evaluate(struct hl_trainer *t, double *loss_out, int64_t *n_tokens_out, struct hl_diag *diag) {
+enum hl_status hl_trainer_evaluate(struct hl_trainer *t, double *loss_out, int64_t *n_tokens_out,
+                                   struct hl_diag *diag) {
     if (!t->validation_rows) return HL_END;
     hl_threads_set(t->threads);
     enum hl_status drained = hl_trainer_drain(t, diag);

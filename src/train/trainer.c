@@ -13,7 +13,8 @@
 /* ---- which layers keep only their input ---- */
 
 /* "0-5,7" over L layers. */
-static enum hl_status parse_layers(const char *text, int64_t n_layers, bool *recompute, struct hl_diag *diag) {
+static enum hl_status parse_layers(const char *text, int64_t n_layers, bool *recompute,
+                                   struct hl_diag *diag) {
     for (const char *at = text; *at;) {
         char *end;
         long first = strtol(at, &end, 10), last = first;
@@ -25,16 +26,17 @@ static enum hl_status parse_layers(const char *text, int64_t n_layers, bool *rec
         }
         if (!ok || (*end && *end != ',') || first < 0 || last < first || last >= n_layers)
             return hl_fail(diag, HL_E_USER,
-                           "gradient_checkpointing_layers: '%s' is no list of layers 0 to %lld, such as 0-%lld", text,
-                           (long long)n_layers - 1, (long long)n_layers - 1);
+                           "gradient_checkpointing_layers: '%s' is no list of layers 0 to %lld, "
+                           "such as 0-%lld",
+                           text, (long long)n_layers - 1, (long long)n_layers - 1);
         for (long l = first; l <= last; l++) recompute[l + 1] = true;
         at = *end ? end + 1 : end;
     }
     return HL_OK;
 }
 
-enum hl_status hl_recompute_blocks(const struct hl_train_options *o, const struct hl_model *model, bool *recompute,
-                                   struct hl_diag *diag) {
+enum hl_status hl_recompute_blocks(const struct hl_train_options *o, const struct hl_model *model,
+                                   bool *recompute, struct hl_diag *diag) {
     int64_t L = model->config.num_hidden_layers;
     memset(recompute, 0, (size_t)model->layout.n_blocks);
     if (o->gradient_checkpointing_layers && *o->gradient_checkpointing_layers)
@@ -60,7 +62,8 @@ static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
         return hl_fail(diag, HL_E_USER, "gradient_accumulation_steps: too many rows in a step");
     t->total_rows = INT64_MAX;
     double total = ceil(o->num_train_epochs * (double)rows);
-    if (o->max_steps < 0 && total > 4e18) return hl_fail(diag, HL_E_USER, "num_train_epochs: too many rows in all; use max_steps");
+    if (o->max_steps < 0 && total > 4e18)
+        return hl_fail(diag, HL_E_USER, "num_train_epochs: too many rows in all; use max_steps");
     if (o->max_steps < 0) t->total_rows = (int64_t)total;
     count_steps(t);
     return HL_OK;
@@ -91,7 +94,8 @@ static enum hl_status find_plugins(struct hl_trainer *t, struct hl_diag *diag) {
     const struct hl_train_options *o = t->setup.options;
     enum hl_status status = hl_kernels_get(o->bf16 ? HL_BF16 : HL_F32, &t->kernels, diag);
     if (status == HL_OK) status = hl_optimizer_find(o->optim, &t->optimizer, diag);
-    if (status == HL_OK && t->optimizer->check) status = t->optimizer->check(t->setup.optimizer_options, diag);
+    if (status == HL_OK && t->optimizer->check)
+        status = t->optimizer->check(t->setup.optimizer_options, diag);
     if (status == HL_OK) status = hl_strategy_find(o->strategy, &t->strategy, diag);
     if (status == HL_OK) status = hl_schedule_find(o->schedule, &t->schedule, diag);
     return status;
@@ -103,25 +107,36 @@ static double seconds_now(void *clock) {
 }
 
 static struct hl_strategy_env environment(struct hl_trainer *t) {
-    return (struct hl_strategy_env){
-        .mem = t->mem, .log = t->setup.log, .layout = &t->model->layout, .engine = t->engine, .kernels = t->kernels,
-        .products = t->products, .optimizer = t->optimizer, .optimizer_options = t->setup.optimizer_options,
-        .rank = 0, .n_ranks = 1, .seed = t->setup.seed, .now = seconds_now};
+    return (struct hl_strategy_env){.mem = t->mem,
+                                    .log = t->setup.log,
+                                    .layout = &t->model->layout,
+                                    .engine = t->engine,
+                                    .kernels = t->kernels,
+                                    .products = t->products,
+                                    .optimizer = t->optimizer,
+                                    .optimizer_options = t->setup.optimizer_options,
+                                    .rank = 0,
+                                    .n_ranks = 1,
+                                    .seed = t->setup.seed,
+                                    .now = seconds_now};
 }
 
 static enum hl_status make_loaders(struct hl_trainer *t, struct hl_diag *diag) {
     const struct hl_dataset *data = t->setup.dataset;
-    enum hl_status status = hl_loader_new(t->mem, data, HL_SPLIT_TRAIN, t->micro_rows, &t->train_rows, diag);
+    enum hl_status status =
+        hl_loader_new(t->mem, data, HL_SPLIT_TRAIN, t->micro_rows, &t->train_rows, diag);
     if (status != HL_OK || hl_dataset_n_rows(data, HL_SPLIT_VALIDATION) == 0) return status;
     int64_t rows = t->setup.options->per_device_eval_batch_size;
-    return hl_loader_new(t->mem, data, HL_SPLIT_VALIDATION, rows ? rows : t->micro_rows, &t->validation_rows, diag);
+    return hl_loader_new(t->mem, data, HL_SPLIT_VALIDATION, rows ? rows : t->micro_rows,
+                         &t->validation_rows, diag);
 }
 
 static enum hl_status check_vocabulary(struct hl_trainer *t, struct hl_diag *diag) {
     int64_t most = hl_dataset_max_token(t->setup.dataset), vocab = t->setup.model->vocab_size;
     if (most < vocab) return HL_OK;
     return hl_fail(diag, HL_E_USER,
-                   "the data holds token %lld, but the model's vocabulary is %lld; use the tokenizer the data was made with, or a "
+                   "the data holds token %lld, but the model's vocabulary is %lld; use the "
+                   "tokenizer the data was made with, or a "
                    "larger vocab_size",
                    (long long)most, (long long)vocab);
 }
@@ -131,7 +146,8 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
     enum hl_status status = hl_model_new(t->mem, s->model, &t->model, diag);
     if (status != HL_OK) return status;
     t->recompute = hl_alloc(t->mem, (size_t)t->model->layout.n_blocks, sizeof *t->recompute);
-    if (!t->recompute) return hl_fail_memory(diag, (unsigned)t->model->layout.n_blocks, "block records");
+    if (!t->recompute)
+        return hl_fail_memory(diag, (unsigned)t->model->layout.n_blocks, "block records");
     status = hl_recompute_blocks(s->options, t->model, t->recompute, diag);
     if (status == HL_OK) status = hl_products_new(t->mem, &t->products, diag);
     struct hl_strategy_env env = environment(t);
@@ -148,7 +164,8 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
     return t->strategy->init(&env, &t->strategy_state, diag);
 }
 
-enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_diag *diag) {
+enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                                struct hl_diag *diag) {
     struct hl_trainer t = {.mem = mem, .setup = *setup};
     enum hl_status status = find_plugins(&t, diag);
     if (status == HL_OK) status = hl_model_new(mem, setup->model, &t.model, diag);
@@ -161,15 +178,16 @@ enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setu
     return status;
 }
 
-enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup *setup, struct hl_trainer **out,
-                              struct hl_diag *diag) {
+enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                              struct hl_trainer **out, struct hl_diag *diag) {
     struct hl_trainer *t = hl_alloc(mem, 1, sizeof *t);
     if (!t) return hl_fail_memory(diag, sizeof *t, "the trainer");
     t->mem = mem;
     t->setup = *setup;
     struct hl_cpu cpu;
     hl_cpu_read(&cpu);
-    t->threads = hl_cpu_threads(&cpu, setup->options->threads, t->threads_why, sizeof t->threads_why);
+    t->threads =
+        hl_cpu_threads(&cpu, setup->options->threads, t->threads_why, sizeof t->threads_why);
     memcpy(t->processor, cpu.name, sizeof t->processor);
     hl_threads_set(t->threads);
     hl_denormals_off();

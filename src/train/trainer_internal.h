@@ -18,7 +18,7 @@ struct hl_trainer {
     struct hl_products *products;
     struct hl_engine *engine;
     struct hl_model_run *run;
-    bool *recompute; /* [n_blocks] */
+    bool *recompute;                                /* [n_blocks] */
     struct hl_loader *train_rows, *validation_rows; /* the latter NULL: no held-out split */
     const struct hl_schedule *schedule;
     const struct hl_strategy *strategy;
@@ -38,14 +38,15 @@ struct hl_trainer {
 
 /* Nothing of the strategy's is in flight afterwards: before evaluation and checkpoints. */
 enum hl_status hl_trainer_drain(struct hl_trainer *trainer, struct hl_diag *diag) HL_MUST_CHECK;
-/* step and rows_taken were set from outside: how many steps that leaves, and the rate's curve over them. */
+/* step and rows_taken were set from outside: how many steps that leaves, and the rate's curve over
+ * them. */
 void hl_trainer_progress_changed(struct hl_trainer *trainer);
 
 /* Weights and gradient of a block, as the model takes them. */
 struct hl_block_data hl_trainer_block(struct hl_trainer *trainer, int block, bool with_gradient);
 /* The validation split's or another batch's loss: forward only. */
-enum hl_status hl_trainer_forward_loss(struct hl_trainer *trainer, const struct hl_batch *batch, double *sum_out,
-                                       struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_trainer_forward_loss(struct hl_trainer *trainer, const struct hl_batch *batch,
+                                       double *sum_out, struct hl_diag *diag) HL_MUST_CHECK;
 /* Name of a block for people: "embedding", "layer 3", "head". */
 void hl_trainer_block_name(const struct hl_trainer *trainer, int block, char *out, size_t capacity);
 

@@ -187,8 +187,7 @@ static void NAME(decode)(int64_t n_cached, int64_t H, int64_t K, int64_t D, floa
                          const void *q_HD, const void *cache_kv, void *out_HD,
                          float *scratch_n_cached_H) {
 #pragma omp parallel for schedule(static) if (n_cached * H * D > HL_SERIAL_BELOW)
-    for (int64_t h = 0; h < H; h++)
-        NAME(decode_head)
-        (n_cached, D, scale, (const T *)q_HD + h * D, (const T *)cache_kv + h / (H / K) * D, K * D,
-         2 * K * D, scratch_n_cached_H + h * n_cached, (T *)out_HD + h * D);
+    for (int64_t h = 0; h < H; h++) NAME(decode_head)
+    (n_cached, D, scale, (const T *)q_HD + h * D, (const T *)cache_kv + h / (H / K) * D, K * D,
+     2 * K * D, scratch_n_cached_H + h * n_cached, (T *)out_HD + h * D);
 }

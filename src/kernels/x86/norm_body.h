@@ -185,8 +185,8 @@ static void rmsnorm_bwd(int64_t N, int64_t C, const void *dy_NC, const float *x_
     hl_sum_partials(n_chunks, C, C, scratch, dw_C, add);
 }
 
-static void residual_add(int64_t N, int64_t C, const float *x_NC, const void *a_NC, const void *bias_C,
-                         float *sum_NC) {
+static void residual_add(int64_t N, int64_t C, const float *x_NC, const void *a_NC,
+                         const void *bias_C, float *sum_NC) {
 #pragma omp parallel for schedule(static) if (N * C > HL_SERIAL_BELOW)
     for (int64_t n = 0; n < N; n++)
         residual_row(C, x_NC + n * C, (const T *)a_NC + n * C, bias_C, sum_NC + n * C);

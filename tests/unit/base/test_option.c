@@ -9,15 +9,17 @@ static size_t n_words;
 static enum hl_status flags(struct fixture *f, int n, const char *const *args) {
     return hl_config_read_flags(f->config, n, (char *const *)args, words, &n_words, &f->diag);
 }
-#define FLAGS(f, ...) flags(f, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__})
+#define FLAGS(f, ...)                                                                              \
+    flags(f, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)),                        \
+          (const char *const[]){__VA_ARGS__})
 
-#define REFUSED(sentence, ...)                                                                                                    \
-    do {                                                                                                                          \
-        struct fixture f_;                                                                                                        \
-        assert_int_equal(fixture_open(&f_, 0), HL_OK);                                                                            \
-        assert_int_equal(FLAGS(&f_, __VA_ARGS__), HL_E_USER);                                                                     \
-        assert_string_equal(f_.diag.text, sentence);                                                                              \
-        fixture_close(&f_);                                                                                                       \
+#define REFUSED(sentence, ...)                                                                     \
+    do {                                                                                           \
+        struct fixture f_;                                                                         \
+        assert_int_equal(fixture_open(&f_, 0), HL_OK);                                             \
+        assert_int_equal(FLAGS(&f_, __VA_ARGS__), HL_E_USER);                                      \
+        assert_string_equal(f_.diag.text, sentence);                                               \
+        fixture_close(&f_);                                                                        \
     } while (0)
 
 static void test_defaults(void **state) {
@@ -41,9 +43,11 @@ static void test_flags(void **state) {
     (void)state;
     struct fixture f;
     assert_int_equal(fixture_open(&f, 0), HL_OK);
-    assert_int_equal(FLAGS(&f, "run.yaml", "--max-steps", "20", "--lr=1e-3", "--bf16", "word", "--no-strict", "--data", "a", "b c",
-                           "--output_dir", "-odd", "--any", "-2.5", "--data", "d", "--acco.micro-batches-per-round", "3",
-                           "--lr_scheduler_type=cosine", "--acco.fast", "yes", "-7", "-", "--", "--lr"),
+    assert_int_equal(FLAGS(&f, "run.yaml", "--max-steps", "20", "--lr=1e-3", "--bf16", "word",
+                           "--no-strict", "--data", "a", "b c", "--output_dir", "-odd", "--any",
+                           "-2.5", "--data", "d", "--acco.micro-batches-per-round", "3",
+                           "--lr_scheduler_type=cosine", "--acco.fast", "yes", "-7", "-", "--",
+                           "--lr"),
                      HL_OK);
     assert_int_equal(f.v.max_steps, 20);
     assert_true(f.v.learning_rate == 1e-3 && f.v.any == -2.5);
@@ -63,7 +67,8 @@ static void test_flags(void **state) {
     assert_true(hl_config_given(f.config, "learning-rate") && hl_config_given(f.config, "lr"));
     assert_true(hl_config_given(f.config, "acco.fast") && !hl_config_given(f.config, "fast"));
     /* The last of two wins; a second command line starts a list anew. */
-    assert_int_equal(FLAGS(&f, "--lr", "1", "--learning_rate", "2", "--bf16=false", "--data=x"), HL_OK);
+    assert_int_equal(FLAGS(&f, "--lr", "1", "--learning_rate", "2", "--bf16=false", "--data=x"),
+                     HL_OK);
     assert_true(f.v.learning_rate == 2 && !f.v.bf16);
     assert_int_equal(f.v.data.n, 1);
     assert_int_equal(flags(&f, 0, NULL), HL_OK);
@@ -73,12 +78,15 @@ static void test_flags(void **state) {
 
 static void test_refused_flags(void **state) {
     (void)state;
-    REFUSED("--learnin-rate: unknown option; did you mean '--learning-rate'?", "--learnin-rate", "1");
+    REFUSED("--learnin-rate: unknown option; did you mean '--learning-rate'?", "--learnin-rate",
+            "1");
     REFUSED("--learnin_rate: unknown option; did you mean '--learning_rate'?", "--learnin_rate=1");
     REFUSED("--rl: unknown option; did you mean '--lr'?", "--rl=1");
-    REFUSED("--acco.mcro-batches-per-round: unknown option; did you mean '--acco.micro-batches-per-round'?",
+    REFUSED("--acco.mcro-batches-per-round: unknown option; did you mean "
+            "'--acco.micro-batches-per-round'?",
             "--acco.mcro-batches-per-round", "1");
-    REFUSED("--model.learning_rate: unknown option; did you mean '--learning_rate'?", "--model.learning_rate", "1");
+    REFUSED("--model.learning_rate: unknown option; did you mean '--learning_rate'?",
+            "--model.learning_rate", "1");
     REFUSED("--zzzzzzzz: unknown option; --help lists them all", "--zzzzzzzz");
     REFUSED("--no-zzzzzzzz: unknown option; --help lists them all", "--no-zzzzzzzz");
     REFUSED("-b: unknown option; options begin with two dashes", "-b", "4");
@@ -86,8 +94,10 @@ static void test_refused_flags(void **state) {
     REFUSED("--learning-rate: needs a value, from 0 to 10", "--learning-rate", "--bf16");
     REFUSED("--output-dir: needs a value", "--output-dir", "--bf16");
     REFUSED("--data: needs a value", "--data");
-    REFUSED("--lr-scheduler-type: needs a value, one of: constant linear cosine", "--lr-scheduler-type");
-    REFUSED("--no-max-steps: only a switch can be turned off so, and without a value", "--no-max-steps");
+    REFUSED("--lr-scheduler-type: needs a value, one of: constant linear cosine",
+            "--lr-scheduler-type");
+    REFUSED("--no-max-steps: only a switch can be turned off so, and without a value",
+            "--no-max-steps");
     REFUSED("--no-bf16: only a switch can be turned off so, and without a value", "--no-bf16=true");
     REFUSED("--bf16: 'maybe' is neither true nor false", "--bf16=maybe");
 }
@@ -96,25 +106,37 @@ static void test_refused_values(void **state) {
     (void)state;
     REFUSED("--max-steps: 'abc' is not a whole number", "--max-steps", "abc");
     REFUSED("--max-steps: '' is not a whole number", "--max-steps=");
-    REFUSED("--max-steps: '1_000' is not a whole number; write it without '_' and ','", "--max-steps", "1_000");
+    REFUSED("--max-steps: '1_000' is not a whole number; write it without '_' and ','",
+            "--max-steps", "1_000");
     REFUSED("--max-steps: 1e3 is not written as a whole number; write 1000", "--max-steps", "1e3");
     REFUSED("--max-steps: 2.5 is not a whole number", "--max-steps", "2.5");
     REFUSED("--max-steps: 1e300 is too large", "--max-steps", "1e300");
     REFUSED("--max-steps: 0 is out of range; allowed is at least 1 steps", "--max-steps", "0");
-    REFUSED("--max-steps: 99999999999999999999 is too large", "--max-steps", "99999999999999999999");
-    REFUSED("--save-bytes: '5GiB' is not a whole number; write a plain number, without suffix", "--save-bytes", "5GiB");
+    REFUSED("--max-steps: 99999999999999999999 is too large", "--max-steps",
+            "99999999999999999999");
+    REFUSED("--save-bytes: '5GiB' is not a whole number; write a plain number, without suffix",
+            "--save-bytes", "5GiB");
     REFUSED("--lr: 11 is out of range; allowed is from 0 to 10", "--lr", "11");
     REFUSED("--lr: 'nan' is not a number", "--lr", "nan");
     REFUSED("--lr: '1_0' is not a number; write it without '_' and ','", "--lr", "1_0");
     REFUSED("--lr: '0x10' is not a number; write a plain number, without suffix", "--lr", "0x10");
     REFUSED("--acco.rounds: 65 is out of range; allowed is from 1 to 64", "--acco.rounds", "65");
-    REFUSED("--lr-scheduler-type: 'cosin' is not one of: constant linear cosine; did you mean 'cosine'?", "--lr-scheduler-type", "cosin");
-    REFUSED("--lr-scheduler-type: 'q' is not one of: constant linear cosine", "--lr-scheduler-type", "q");
-    REFUSED("--output-dir: the text is not valid UTF-8 at byte 2; it could not be saved with the run", "--output-dir", "a\xff");
-    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run", "--data", "ok", "\xed\xa0\x80");
-    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run", "--data", "\xc0\x80");
-    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run", "--data", "\xf5\x80\x80\x80");
-    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run", "--data", "\xe2\x82");
+    REFUSED("--lr-scheduler-type: 'cosin' is not one of: constant linear cosine; did you mean "
+            "'cosine'?",
+            "--lr-scheduler-type", "cosin");
+    REFUSED("--lr-scheduler-type: 'q' is not one of: constant linear cosine", "--lr-scheduler-type",
+            "q");
+    REFUSED(
+        "--output-dir: the text is not valid UTF-8 at byte 2; it could not be saved with the run",
+        "--output-dir", "a\xff");
+    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run",
+            "--data", "ok", "\xed\xa0\x80");
+    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run",
+            "--data", "\xc0\x80");
+    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run",
+            "--data", "\xf5\x80\x80\x80");
+    REFUSED("--data: the text is not valid UTF-8 at byte 1; it could not be saved with the run",
+            "--data", "\xe2\x82");
 }
 
 /* A refused value leaves the old one in place. */
@@ -141,8 +163,10 @@ static void test_set(void **state) {
     assert_int_equal(hl_config_set(f.config, "lr", two, 2, "code", 0, &f.diag), HL_E_USER);
     assert_string_equal(f.diag.text, "code: learning_rate: takes one value, and 2 are given");
     assert_int_equal(hl_config_set(f.config, "lr", two, 1, "file", 7, NULL), HL_E_USER);
-    assert_int_equal(hl_config_set(f.config, "learnin_rate", two, 1, "file", 7, &f.diag), HL_E_USER);
-    assert_string_equal(f.diag.text, "file:7: unknown option 'learnin_rate'; did you mean 'learning_rate'?");
+    assert_int_equal(hl_config_set(f.config, "learnin_rate", two, 1, "file", 7, &f.diag),
+                     HL_E_USER);
+    assert_string_equal(f.diag.text,
+                        "file:7: unknown option 'learnin_rate'; did you mean 'learning_rate'?");
     fixture_close(&f);
 }
 
@@ -157,7 +181,8 @@ static void test_every_name_misspelt(void **state) {
         struct fixture f;
         const char *value = "1";
         assert_int_equal(fixture_open(&f, 0), HL_OK);
-        assert_int_equal(hl_config_set(f.config, key, &value, 1, "run.yaml", 3, &f.diag), HL_E_USER);
+        assert_int_equal(hl_config_set(f.config, key, &value, 1, "run.yaml", 3, &f.diag),
+                         HL_E_USER);
         (void)snprintf(want, sizeof want, "did you mean '%s'?", fixture_rows[i].name);
         if (n > 3) assert_non_null(strstr(f.diag.text, want));
         fixture_close(&f);

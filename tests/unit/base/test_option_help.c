@@ -10,7 +10,10 @@ static void test_help(void **state) {
     struct hl_buf text = {.mem = &f.probe.mem};
     hl_config_print_help(f.sets, 2, 80, &text);
     static const char *const want[] = {
-        "training:\n", "\ndata:\n", "\noptions:\n", "\nacco:\n",
+        "training:\n",
+        "\ndata:\n",
+        "\noptions:\n",
+        "\nacco:\n",
         "  --max_steps N               stop after this many updates (at least 1 steps;\n"
         "                              default -1; also --train_iters --iters)\n",
         "  --lr_scheduler_type WORD    how the rate changes (one of: constant linear\n"
@@ -51,7 +54,8 @@ static void test_markdown(void **state) {
     struct hl_buf text = {.mem = &f.probe.mem};
     hl_config_print_markdown(f.sets, 2, &text);
     assert_non_null(strstr(text.data, "## training\n\n| option |"));
-    assert_non_null(strstr(text.data, "| `max_steps` | -1 | at least 1 steps | train_iters iters | stop after this many updates |\n"));
+    assert_non_null(strstr(text.data, "| `max_steps` | -1 | at least 1 steps | train_iters iters | "
+                                      "stop after this many updates |\n"));
     assert_non_null(strstr(text.data, "| `acco.fast` | false | true or false |  | be fast |\n"));
     hl_buf_free(&text);
     static const struct hl_option bar = {.name = "bar", .kind = HL_OPT_STRING, .help = "a|b"};
@@ -68,14 +72,18 @@ static void test_teach(void **state) {
     assert_int_equal(fixture_open(&f, 0), HL_OK);
     struct hl_buf text = {.mem = &f.probe.mem};
     hl_config_print_yaml(f.config, true, &text);
-    assert_non_null(strstr(text.data, "\n# ---- training ----\n# stop after this many updates (at least 1 steps)\nmax_steps: -1\n"));
-    assert_non_null(strstr(text.data, "acco:\n  # micro-batches in one round (from 1 to 64)\n  micro_batches_per_round: 2\n"));
+    assert_non_null(strstr(text.data, "\n# ---- training ----\n# stop after this many updates (at "
+                                      "least 1 steps)\nmax_steps: -1\n"));
+    assert_non_null(strstr(
+        text.data,
+        "acco:\n  # micro-batches in one round (from 1 to 64)\n  micro_batches_per_round: 2\n"));
     hl_buf_free(&text);
     fixture_close(&f);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_help), cmocka_unit_test(test_wraps), cmocka_unit_test(test_markdown),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_help), cmocka_unit_test(test_wraps),
+                                       cmocka_unit_test(test_markdown),
                                        cmocka_unit_test(test_teach)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,8 @@ static void test_read(void **state) {
 
 static void test_empty_documents(void **state) {
     (void)state;
-    static const char *const texts[] = {"", "\n", "# nothing\n", "---\n", "{}\n", "\xef\xbb\xbf", "\xef\xbb\xbfmax_steps: 3\n"};
+    static const char *const texts[] = {
+        "", "\n", "# nothing\n", "---\n", "{}\n", "\xef\xbb\xbf", "\xef\xbb\xbfmax_steps: 3\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct fixture f;
         assert_int_equal(fixture_open(&f, 0), HL_OK);
@@ -49,35 +50,53 @@ static void test_empty_documents(void **state) {
 
 static void test_refused(void **state) {
     (void)state;
-    yaml_refused("\n\n\n\n\n\nlearnin_rate: 1\n", "run.yaml:7: unknown option 'learnin_rate'; did you mean 'learning_rate'?");
-    yaml_refused("max_steps: 1\nacco:\n  rnds: 1\n", "run.yaml:3: unknown option 'acco.rnds'; did you mean 'acco.rounds'?");
-    yaml_refused("lr: 1\nany: 2\nlr: 3\n", "run.yaml:3: 'lr' is another name for 'learning_rate': line 1 has it already");
-    yaml_refused("max_steps: 1\nmax-steps: 3\n", "run.yaml:2: 'max-steps' is given twice: line 1 has it already");
-    yaml_refused("learning_rate: null\n\nlr: 3\n", "run.yaml:3: 'lr' is another name for 'learning_rate': line 1 has it already");
+    yaml_refused("\n\n\n\n\n\nlearnin_rate: 1\n",
+                 "run.yaml:7: unknown option 'learnin_rate'; did you mean 'learning_rate'?");
+    yaml_refused("max_steps: 1\nacco:\n  rnds: 1\n",
+                 "run.yaml:3: unknown option 'acco.rnds'; did you mean 'acco.rounds'?");
+    yaml_refused("lr: 1\nany: 2\nlr: 3\n",
+                 "run.yaml:3: 'lr' is another name for 'learning_rate': line 1 has it already");
+    yaml_refused("max_steps: 1\nmax-steps: 3\n",
+                 "run.yaml:2: 'max-steps' is given twice: line 1 has it already");
+    yaml_refused("learning_rate: null\n\nlr: 3\n",
+                 "run.yaml:3: 'lr' is another name for 'learning_rate': line 1 has it already");
     yaml_refused("acco: {rounds: 1}\nacco.rounds: 2\n",
-                 "run.yaml:2: 'acco.rounds' is another name for 'acco.micro_batches_per_round': line 1 has it already");
+                 "run.yaml:2: 'acco.rounds' is another name for 'acco.micro_batches_per_round': "
+                 "line 1 has it already");
     yaml_refused("max_steps: [1, 2]\n", "run.yaml:1: max_steps: takes one value, and 2 are given");
     yaml_refused("max_steps: []\n", "run.yaml:1: max_steps: takes one value, and 0 are given");
-    yaml_refused("max_steps: {a: 1}\n", "run.yaml:1: max_steps: takes a value, not a mapping; options inside it stand on their own lines");
+    yaml_refused("max_steps: {a: 1}\n", "run.yaml:1: max_steps: takes a value, not a mapping; "
+                                        "options inside it stand on their own lines");
     yaml_refused("modle: {a: 1}\n", "run.yaml:1: unknown option 'modle'; --help lists them all");
-    yaml_refused("max_stepz: {}\n", "run.yaml:1: unknown option 'max_stepz'; did you mean 'max_steps'?");
+    yaml_refused("max_stepz: {}\n",
+                 "run.yaml:1: unknown option 'max_stepz'; did you mean 'max_steps'?");
     yaml_refused("data: [[a]]\n", "run.yaml:1: data: a list holds plain values only");
     yaml_refused("data: [*a]\n", "run.yaml:1: data: a list holds plain values only");
-    yaml_refused("max_steps:\n", "run.yaml:1: max_steps: has no value; remove the line to use the default");
-    yaml_refused("max_stepz:\n", "run.yaml:1: unknown option 'max_stepz'; did you mean 'max_steps'?");
+    yaml_refused("max_steps:\n",
+                 "run.yaml:1: max_steps: has no value; remove the line to use the default");
+    yaml_refused("max_stepz:\n",
+                 "run.yaml:1: unknown option 'max_stepz'; did you mean 'max_steps'?");
     yaml_refused("max_steps: 1.5\n", "run.yaml:1: max_steps: 1.5 is not a whole number");
-    yaml_refused("max_steps: 0\n", "run.yaml:1: max_steps: 0 is out of range; allowed is at least 1 steps");
-    yaml_refused("max_steps: &a 3\n", "run.yaml:1: anchors (&a) are not understood; repeat the value");
-    yaml_refused("max_steps: *a\n", "run.yaml:1: aliases (*a) are not understood; repeat the value");
-    yaml_refused("max_steps: !!int 3\n", "run.yaml:1: tags (tag:yaml.org,2002:int) are not understood; write the plain value");
+    yaml_refused("max_steps: 0\n",
+                 "run.yaml:1: max_steps: 0 is out of range; allowed is at least 1 steps");
+    yaml_refused("max_steps: &a 3\n",
+                 "run.yaml:1: anchors (&a) are not understood; repeat the value");
+    yaml_refused("max_steps: *a\n",
+                 "run.yaml:1: aliases (*a) are not understood; repeat the value");
+    yaml_refused(
+        "max_steps: !!int 3\n",
+        "run.yaml:1: tags (tag:yaml.org,2002:int) are not understood; write the plain value");
     yaml_refused("<<: {lr: 1}\n", "run.yaml:1: unknown option '<<'; --help lists them all");
-    yaml_refused("lr: 1\n---\nlr: 2\n", "run.yaml:2: a second document begins here; one run, one document");
+    yaml_refused("lr: 1\n---\nlr: 2\n",
+                 "run.yaml:2: a second document begins here; one run, one document");
     yaml_refused("just words\n", "run.yaml:1: lines of the form 'key: value' were expected");
     yaml_refused("- lr\n", "run.yaml:1: lines of the form 'key: value' were expected");
     yaml_refused("? [a, b]\n: 1\n", "run.yaml:1: a key must be a plain word");
-    yaml_refused("acco: {acco: {acco: {}}}\n", "run.yaml:1: unknown option 'acco.acco'; --help lists them all");
+    yaml_refused("acco: {acco: {acco: {}}}\n",
+                 "run.yaml:1: unknown option 'acco.acco'; --help lists them all");
     yaml_refused("output_dir: \"a\\0b\"\n", "run.yaml:1: output_dir: the value holds a NUL byte");
-    yaml_refused("lr: 1\n\tany: 2\n", "run.yaml:2:1: not YAML: while scanning a plain scalar, found a tab character that violates indentation");
+    yaml_refused("lr: 1\n\tany: 2\n", "run.yaml:2:1: not YAML: while scanning a plain scalar, "
+                                      "found a tab character that violates indentation");
     yaml_refused("lr: \xff\n", "run.yaml: not YAML: invalid leading UTF-8 octet at byte 5");
 }
 
@@ -117,33 +136,50 @@ static void assert_same(const struct fixture *a, const struct fixture *b) {
     assert_int_equal(a->p.micro_batches, b->p.micro_batches);
     assert_string_equal(a->v.output_dir, b->v.output_dir);
     assert_int_equal(a->v.data.n, b->v.data.n);
-    for (size_t i = 0; i < a->v.data.n; i++) assert_string_equal(a->v.data.items[i], b->v.data.items[i]);
+    for (size_t i = 0; i < a->v.data.n; i++)
+        assert_string_equal(a->v.data.items[i], b->v.data.items[i]);
 }
 
 static void test_round_trip(void **state) {
     (void)state;
-    static const char *const texts[] = {"null", "~", "", "a: b # c", "tab\t\"quote\" \\ back\n\r line", "\x01\x7f", "gr\xc3\xbc\xc3\x9f",
-                                        "\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xef\xbf\xbe", "\xf0\x9f\x98\x80", " edge "};
+    static const char *const texts[] = {"null",
+                                        "~",
+                                        "",
+                                        "a: b # c",
+                                        "tab\t\"quote\" \\ back\n\r line",
+                                        "\x01\x7f",
+                                        "gr\xc3\xbc\xc3\x9f",
+                                        "\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xef\xbf\xbe",
+                                        "\xf0\x9f\x98\x80",
+                                        " edge "};
     enum { N = sizeof texts / sizeof *texts };
     for (int teach = 0; teach < 2; teach++)
         for (size_t i = 0; i < N; i++) {
             struct fixture f, g;
             assert_int_equal(fixture_open(&f, 0), HL_OK);
             assert_int_equal(fixture_open(&g, 0), HL_OK);
-            const char *lr = "0.1", *any = "-1e-300", *yes = "yes", *curve = "cosine", *steps = "999999999999999", *out = texts[i];
+            const char *lr = "0.1", *any = "-1e-300", *yes = "yes", *curve = "cosine",
+                       *steps = "999999999999999", *out = texts[i];
             assert_int_equal(hl_config_set(f.config, "data", texts, N, "code", 0, &f.diag), HL_OK);
-            assert_int_equal(hl_config_set(f.config, "output_dir", &out, 1, "code", 0, &f.diag), HL_OK);
+            assert_int_equal(hl_config_set(f.config, "output_dir", &out, 1, "code", 0, &f.diag),
+                             HL_OK);
             if (i % 2) {
                 assert_int_equal(hl_config_set(f.config, "lr", &lr, 1, "code", 0, &f.diag), HL_OK);
-                assert_int_equal(hl_config_set(f.config, "any", &any, 1, "code", 0, &f.diag), HL_OK);
-                assert_int_equal(hl_config_set(f.config, "acco.fast", &yes, 1, "code", 0, &f.diag), HL_OK);
-                assert_int_equal(hl_config_set(f.config, "lr_scheduler_type", &curve, 1, "code", 0, &f.diag), HL_OK);
+                assert_int_equal(hl_config_set(f.config, "any", &any, 1, "code", 0, &f.diag),
+                                 HL_OK);
+                assert_int_equal(hl_config_set(f.config, "acco.fast", &yes, 1, "code", 0, &f.diag),
+                                 HL_OK);
+                assert_int_equal(
+                    hl_config_set(f.config, "lr_scheduler_type", &curve, 1, "code", 0, &f.diag),
+                    HL_OK);
             }
-            assert_int_equal(hl_config_set(f.config, "max_steps", &steps, 1, "code", 0, &f.diag), HL_OK);
+            assert_int_equal(hl_config_set(f.config, "max_steps", &steps, 1, "code", 0, &f.diag),
+                             HL_OK);
             struct hl_buf text = {.mem = &f.probe.mem};
             hl_config_print_yaml(f.config, teach, &text);
             assert_false(text.failed);
-            if (hl_config_parse_yaml(g.config, text.data, text.n, "saved.yaml", &g.diag)) fail_msg("%s\n%s", g.diag.text, text.data);
+            if (hl_config_parse_yaml(g.config, text.data, text.n, "saved.yaml", &g.diag))
+                fail_msg("%s\n%s", g.diag.text, text.data);
             assert_same(&f, &g);
             hl_buf_free(&text);
             fixture_close(&f);
@@ -159,7 +195,8 @@ static void test_defaults_round_trip(void **state) {
     assert_int_equal(fixture_open(&g, 0), HL_OK);
     struct hl_buf text = {.mem = &f.probe.mem};
     hl_config_print_yaml(f.config, false, &text);
-    assert_int_equal(hl_config_parse_yaml(g.config, text.data, text.n, "saved.yaml", &g.diag), HL_OK);
+    assert_int_equal(hl_config_parse_yaml(g.config, text.data, text.n, "saved.yaml", &g.diag),
+                     HL_OK);
     assert_same(&f, &g);
     hl_buf_free(&text);
     fixture_close(&f);
@@ -171,7 +208,8 @@ static void test_files(void **state) {
     struct fixture f;
     assert_int_equal(fixture_open(&f, 0), HL_OK);
     assert_int_equal(hl_config_read_yaml(f.config, "no/such/run.yaml", &f.diag), HL_E_USER);
-    assert_string_equal(f.diag.text, "no/such/run.yaml: cannot be opened: No such file or directory");
+    assert_string_equal(f.diag.text,
+                        "no/such/run.yaml: cannot be opened: No such file or directory");
     assert_int_equal(hl_config_read_yaml(f.config, ".", &f.diag), HL_E_IO);
     assert_string_equal(f.diag.text, ".: cannot be read: Is a directory");
     char path[] = "/tmp/halley-option-XXXXXX";
@@ -195,7 +233,8 @@ static void test_each_allocation_fails(void **state) {
         struct fixture f;
         status = fixture_open(&f, k);
         if (!status) {
-            status = fixture_yaml(&f, "data: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\noutput_dir: x\nacco: {rounds: 3}\n");
+            status = fixture_yaml(
+                &f, "data: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\noutput_dir: x\nacco: {rounds: 3}\n");
             hl_config_free(f.config);
         }
         assert_true(status == HL_OK || status == HL_E_MEMORY);
@@ -206,9 +245,15 @@ static void test_each_allocation_fails(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),          cmocka_unit_test(test_empty_documents), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_long_key),      cmocka_unit_test(test_deep_nesting),    cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_defaults_round_trip), cmocka_unit_test(test_files), cmocka_unit_test(test_each_allocation_fails),
+        cmocka_unit_test(test_read),
+        cmocka_unit_test(test_empty_documents),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_long_key),
+        cmocka_unit_test(test_deep_nesting),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_defaults_round_trip),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_each_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

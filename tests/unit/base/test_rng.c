@@ -48,7 +48,8 @@ static void test_moments(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_known_answers), cmocka_unit_test(test_permutation),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_known_answers),
+                                       cmocka_unit_test(test_permutation),
                                        cmocka_unit_test(test_moments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

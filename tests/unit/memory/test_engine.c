@@ -1,5 +1,6 @@
-/* The engine: ranges of one flat vector in up to four buffers and a bf16 copy; gradients that know whether something is
- * there to add to; bytes told before are the bytes taken; no allocation may fail uncleanly. */
+/* The engine: ranges of one flat vector in up to four buffers and a bf16 copy; gradients that know
+ * whether something is there to add to; bytes told before are the bytes taken; no allocation may
+ * fail uncleanly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,8 @@
 
 enum { N = 70 };
 static struct hl_range blocks[3] = {{0, 33}, {33, 1}, {34, 36}};
-static const struct hl_layout layout = {.n_parameters = N, .n_weights = N, .n_blocks = 3, .blocks = blocks};
+static const struct hl_layout layout = {
+    .n_parameters = N, .n_weights = N, .n_blocks = 3, .blocks = blocks};
 static const struct hl_engine_shape shapes[] = {
     {.train = false},
     {.train = false, .bf16_copy = true},
@@ -24,7 +26,8 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 static struct hl_engine *engine(const struct hl_engine_shape *shape) {
     struct hl_engine *e;
     struct hl_diag diag = {0};
-    if (hl_engine_new(hl_mem_default(), &layout, shape, &e, &diag) != HL_OK) fail_msg("%s", diag.text);
+    if (hl_engine_new(hl_mem_default(), &layout, shape, &e, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
     return e;
 }
 
@@ -52,14 +55,17 @@ static void test_ranges_are_pieces_of_one_vector(void **state) {
     struct hl_engine *e = engine(&shapes[4]);
     for (int b = 0; b < 4; b++) {
         float *all = hl_engine_data(e, (enum hl_buffer)b, hl_layout_all(&layout));
-        for (int k = 0; k < 3; k++) assert_ptr_equal(hl_engine_data(e, (enum hl_buffer)b, blocks[k]), all + blocks[k].offset);
+        for (int k = 0; k < 3; k++)
+            assert_ptr_equal(hl_engine_data(e, (enum hl_buffer)b, blocks[k]),
+                             all + blocks[k].offset);
         (void)hl_engine_data(e, (enum hl_buffer)b, (struct hl_range){N, 0}); /* empty, at the end */
     }
     assert_ptr_equal(hl_engine_copy(e, blocks[2]), hl_engine_copy(e, blocks[0]) + 34);
     hl_engine_free(e);
 }
 
-/* What compute reads: the master itself in f32; in bf16 a copy that changes when it is published, and only there. */
+/* What compute reads: the master itself in f32; in bf16 a copy that changes when it is published,
+ * and only there. */
 static void test_acquire_and_publish(void **state) {
     (void)state;
     const struct hl_kernels *k;
@@ -99,7 +105,12 @@ static void test_gradients_add_after_the_first(void **state) {
 }
 
 /* Counts bytes; fails the k-th allocation. */
-struct counter { struct hl_mem mem; size_t bytes; long n, fail_at; long live; };
+struct counter {
+    struct hl_mem mem;
+    size_t bytes;
+    long n, fail_at;
+    long live;
+};
 
 static void *take(struct hl_mem *mem, size_t bytes) {
     struct counter *c = mem->context;
@@ -127,7 +138,9 @@ static void test_measure_is_what_is_taken(void **state) {
             if (status == HL_OK) {
                 struct hl_engine_bytes b = hl_engine_measure(&layout, &shapes[i]);
                 size_t told = b.parameters + b.gradients + b.optimizer;
-                assert_true(c.bytes >= told && c.bytes <= told + 128 * (size_t)c.n); /* records, and headers of blocks */
+                assert_true(c.bytes >= told &&
+                            c.bytes <=
+                                told + 128 * (size_t)c.n); /* records, and headers of blocks */
                 hl_engine_free(e);
             } else {
                 assert_int_equal(status, HL_E_MEMORY);

@@ -28,9 +28,15 @@ struct fixture {
 };
 
 static struct hl_model_config config_of(int variant) {
-    struct hl_model_config c = {.family = variant == 0 ? HL_FAMILY_GPT2 : HL_FAMILY_LLAMA, .vocab_size = VOCAB,
-        .hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = variant == 0 ? 3 : 4, .intermediate_size = 40,
-        .max_position_embeddings = 32, .tie_word_embeddings = variant != 2, .initializer_range = 0.3};
+    struct hl_model_config c = {.family = variant == 0 ? HL_FAMILY_GPT2 : HL_FAMILY_LLAMA,
+                                .vocab_size = VOCAB,
+                                .hidden_size = 24,
+                                .num_hidden_layers = 2,
+                                .num_attention_heads = variant == 0 ? 3 : 4,
+                                .intermediate_size = 40,
+                                .max_position_embeddings = 32,
+                                .tie_word_embeddings = variant != 2,
+                                .initializer_range = 0.3};
     c.num_key_value_heads = variant == 0 ? 3 : 2;
     c.head_dim = variant == 3 ? 10 : 0; /* heads * size != width */
     if (variant == 2) c.num_attention_heads = 2, c.qkv_bias = true;
@@ -50,14 +56,17 @@ static void setup(struct fixture *f, int variant, enum hl_dtype dtype, bool reco
     assert_int_equal(hl_products_new(mem, &f->products, &diag), HL_OK);
     struct hl_engine_shape es = {.train = true, .bf16_copy = dtype == HL_BF16};
     assert_int_equal(hl_engine_new(mem, &f->model->layout, &es, &f->engine, &diag), HL_OK);
-    struct hl_model_run_shape rs = {.max_tokens = N, .max_positions = 32, .train = true, .recompute = again};
-    assert_int_equal(hl_model_run_new(mem, f->model, f->kernels, f->products, &rs, &f->run, &diag), HL_OK);
+    struct hl_model_run_shape rs = {
+        .max_tokens = N, .max_positions = 32, .train = true, .recompute = again};
+    assert_int_equal(hl_model_run_new(mem, f->model, f->kernels, f->products, &rs, &f->run, &diag),
+                     HL_OK);
     float *p = hl_engine_data(f->engine, HL_BUFFER_MASTER, hl_layout_all(&f->model->layout));
     hl_model_init(f->model, 3, p);
     for (int i = 0; i < f->model->layout.n_tensors; i++) { /* biases and gains away from 0 and 1 */
         const struct hl_tensor *t = &f->model->layout.tensors[i];
         for (int64_t j = 0; t->n_dims == 1 && j < t->cols; j++)
-            p[t->offset + j] += (float)(0.3 * hl_rng_normal(5, HL_RNG_INIT, (uint64_t)(t->offset + j)));
+            p[t->offset + j] +=
+                (float)(0.3 * hl_rng_normal(5, HL_RNG_INIT, (uint64_t)(t->offset + j)));
     }
     hl_engine_publish(f->engine, f->kernels, hl_layout_all(&f->model->layout));
     f->offsets[1] = 9, f->offsets[2] = 10, f->offsets[3] = N;
@@ -78,7 +87,8 @@ static void teardown(struct fixture *f) {
 
 static struct hl_block_data block(struct fixture *f, int b, bool grads, bool add) {
     struct hl_range r = f->model->layout.blocks[b];
-    return (struct hl_block_data){hl_engine_acquire(f->engine, r), grads ? hl_engine_data(f->engine, HL_BUFFER_GRAD, r) : NULL, add};
+    return (struct hl_block_data){hl_engine_acquire(f->engine, r),
+                                  grads ? hl_engine_data(f->engine, HL_BUFFER_GRAD, r) : NULL, add};
 }
 
 static double pass(struct fixture *f, bool train, bool add, bool recompute) {
@@ -92,7 +102,8 @@ static double pass(struct fixture *f, bool train, bool add, bool recompute) {
     }
     for (int b = last; train && b >= 0; b--) {
         struct hl_block_data own = block(f, b, true, add);
-        if (recompute && b > 0 && b < last) assert_int_equal(hl_model_recompute(f->run, b, &own, &diag), HL_OK);
+        if (recompute && b > 0 && b < last)
+            assert_int_equal(hl_model_recompute(f->run, b, &own, &diag), HL_OK);
         assert_int_equal(hl_model_backward(f->run, b, &own, &diag), HL_OK);
     }
     return hl_model_loss_sum(f->run);
@@ -111,10 +122,13 @@ static void test_finite_differences(void **state) {
         float *p = all(&f, HL_BUFFER_MASTER), *g = all(&f, HL_BUFFER_GRAD);
         for (int i = 0; i < f.model->layout.n_tensors; i++) {
             const struct hl_tensor *t = &f.model->layout.tensors[i];
-            double scale = sqrt(f.kernels->sum_squares(t->n, g + t->offset) / (double)(t->rows * t->cols));
+            double scale =
+                sqrt(f.kernels->sum_squares(t->n, g + t->offset) / (double)(t->rows * t->cols));
             assert_true(scale > 0);
             for (uint64_t k = 0; k < 6; k++) {
-                int64_t j = t->offset + (int64_t)(hl_rng_u64(9, HL_RNG_DATA, (uint64_t)i * 100 + k) % (uint64_t)(t->rows * t->cols));
+                int64_t j =
+                    t->offset + (int64_t)(hl_rng_u64(9, HL_RNG_DATA, (uint64_t)i * 100 + k) %
+                                          (uint64_t)(t->rows * t->cols));
                 const float h = 4e-3f, was = p[j];
                 p[j] = was + h;
                 double up = pass(&f, false, false, false);
@@ -123,7 +137,8 @@ static void test_finite_differences(void **state) {
                 p[j] = was;
                 double want = (up - down) / (2 * (double)h), got = (double)g[j];
                 if (fabs(want - got) > 2e-2 * (fabs(want) + scale))
-                    fail_msg("variant %d %s[%lld]: %g, by differences %g", v, t->name, (long long)(j - t->offset), got, want);
+                    fail_msg("variant %d %s[%lld]: %g, by differences %g", v, t->name,
+                             (long long)(j - t->offset), got, want);
             }
         }
         teardown(&f);
@@ -151,15 +166,20 @@ static void test_accumulation_adds(void **state) {
         struct fixture f;
         setup(&f, v, HL_F32, false);
         int64_t n = f.model->layout.n_parameters;
-        float *once = hl_alloc(hl_mem_default(), (size_t)n, sizeof(float)), *g = all(&f, HL_BUFFER_GRAD);
-        for (int64_t i = 0; i < f.model->layout.n_parameters; i++) g[i] = NAN; /* must be overwritten */
-        for (int i = 0; i < f.model->layout.n_tensors; i++) /* gaps between tensors stay as they are: zero */
-            for (int64_t j = f.model->layout.tensors[i].rows * f.model->layout.tensors[i].cols; j < f.model->layout.tensors[i].n; j++)
+        float *once = hl_alloc(hl_mem_default(), (size_t)n, sizeof(float)),
+              *g = all(&f, HL_BUFFER_GRAD);
+        for (int64_t i = 0; i < f.model->layout.n_parameters; i++)
+            g[i] = NAN; /* must be overwritten */
+        for (int i = 0; i < f.model->layout.n_tensors;
+             i++) /* gaps between tensors stay as they are: zero */
+            for (int64_t j = f.model->layout.tensors[i].rows * f.model->layout.tensors[i].cols;
+                 j < f.model->layout.tensors[i].n; j++)
                 g[f.model->layout.tensors[i].offset + j] = 0;
         pass(&f, true, false, false);
         memcpy(once, g, (size_t)n * sizeof(float));
         pass(&f, true, true, false);
-        for (int64_t i = 0; i < n; i++) assert_true(fabsf(g[i] - 2 * once[i]) <= 1e-4f * (fabsf(once[i]) + 1e-2f));
+        for (int64_t i = 0; i < n; i++)
+            assert_true(fabsf(g[i] - 2 * once[i]) <= 1e-4f * (fabsf(once[i]) + 1e-2f));
         hl_free(hl_mem_default(), once);
         teardown(&f);
     }
@@ -173,13 +193,15 @@ static void test_padding_and_masks(void **state) {
         double whole = pass(&f, true, false, false);
         const struct hl_tensor *t = &f.model->layout.tensors[0];
         const float *g = all(&f, HL_BUFFER_GRAD);
-        for (int64_t i = VOCAB * t->cols; i < t->padded_rows * t->cols; i++) assert_true(g[t->offset + i] == 0);
+        for (int64_t i = VOCAB * t->cols; i < t->padded_rows * t->cols; i++)
+            assert_true(g[t->offset + i] == 0);
         /* the three sequences one at a time give the same loss: they never see each other */
         double parts = 0;
         for (int s = 0; s < 3; s++) {
             int64_t first = f.offsets[s], n = f.offsets[s + 1] - first, offsets[2] = {0, n};
             struct hl_batch saved = f.batch;
-            f.batch = (struct hl_batch){n, n, f.token + first, f.target + first, f.position + first, 1, offsets};
+            f.batch = (struct hl_batch){
+                n, n, f.token + first, f.target + first, f.position + first, 1, offsets};
             parts += pass(&f, false, false, false);
             f.batch = saved;
         }
@@ -196,8 +218,10 @@ static void test_bf16_is_near_f32(void **state) {
         setup(&b, v, HL_BF16, false);
         double x = pass(&a, true, false, false), y = pass(&b, true, false, false);
         assert_true(fabs(x - y) < 0.02 * x);
-        double gx = sqrt(a.kernels->sum_squares(a.model->layout.n_parameters, all(&a, HL_BUFFER_GRAD)));
-        double gy = sqrt(a.kernels->sum_squares(a.model->layout.n_parameters, all(&b, HL_BUFFER_GRAD)));
+        double gx =
+            sqrt(a.kernels->sum_squares(a.model->layout.n_parameters, all(&a, HL_BUFFER_GRAD)));
+        double gy =
+            sqrt(a.kernels->sum_squares(a.model->layout.n_parameters, all(&b, HL_BUFFER_GRAD)));
         assert_true(fabs(gx - gy) < 0.03 * gx);
         teardown(&a);
         teardown(&b);
@@ -237,9 +261,12 @@ static void test_refuses_a_larger_team(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_recompute_gives_the_same_bits),
-        cmocka_unit_test(test_accumulation_adds),  cmocka_unit_test(test_padding_and_masks),
-        cmocka_unit_test(test_bf16_is_near_f32),   cmocka_unit_test(test_refuses_a_larger_team), cmocka_unit_test(test_refuses_bad_tokens)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_finite_differences),
+                                       cmocka_unit_test(test_recompute_gives_the_same_bits),
+                                       cmocka_unit_test(test_accumulation_adds),
+                                       cmocka_unit_test(test_padding_and_masks),
+                                       cmocka_unit_test(test_bf16_is_near_f32),
+                                       cmocka_unit_test(test_refuses_a_larger_team),
+                                       cmocka_unit_test(test_refuses_bad_tokens)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

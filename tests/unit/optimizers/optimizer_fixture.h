@@ -1,4 +1,5 @@
-/* A layout of one matrix and one vector, and one call that updates both; for tests of update rules. */
+/* A layout of one matrix and one vector, and one call that updates both; for tests of update rules.
+ */
 #ifndef HALLEY_TESTS_OPTIMIZER_FIXTURE_H
 #define HALLEY_TESTS_OPTIMIZER_FIXTURE_H
 
@@ -30,13 +31,37 @@ struct rule {
 static void rule_init(struct rule *r, const char *name) {
     struct hl_diag diag;
     memset(r, 0, sizeof *r);
-    r->tensors[0] = (struct hl_tensor){.name = "w", .n = MATRIX, .rows = ROWS, .cols = COLS, .padded_rows = ROWS, .n_dims = 2,
-                                       .decay = true, .hidden_matrix = true};
-    r->tensors[1] = (struct hl_tensor){.name = "b", .offset = MATRIX, .n = VECTOR, .rows = 1, .cols = VECTOR, .padded_rows = 1, .n_dims = 1};
+    r->tensors[0] = (struct hl_tensor){.name = "w",
+                                       .n = MATRIX,
+                                       .rows = ROWS,
+                                       .cols = COLS,
+                                       .padded_rows = ROWS,
+                                       .n_dims = 2,
+                                       .decay = true,
+                                       .hidden_matrix = true};
+    r->tensors[1] = (struct hl_tensor){.name = "b",
+                                       .offset = MATRIX,
+                                       .n = VECTOR,
+                                       .rows = 1,
+                                       .cols = VECTOR,
+                                       .padded_rows = 1,
+                                       .n_dims = 1};
     r->block = (struct hl_range){0, ALL};
-    r->layout = (struct hl_layout){.n_parameters = ALL, .n_weights = ALL, .n_blocks = 1, .blocks = &r->block, .n_tensors = 2, .tensors = r->tensors};
-    r->options = (struct hl_optimizer_options){.weight_decay = 0.1, .adam_beta1 = 0.9, .adam_beta2 = 0.95, .adam_epsilon = 1e-8,
-                                               .momentum = 0.9, .lion_beta1 = 0.9, .lion_beta2 = 0.99, .muon_momentum = 0.95, .muon_steps = 5};
+    r->layout = (struct hl_layout){.n_parameters = ALL,
+                                   .n_weights = ALL,
+                                   .n_blocks = 1,
+                                   .blocks = &r->block,
+                                   .n_tensors = 2,
+                                   .tensors = r->tensors};
+    r->options = (struct hl_optimizer_options){.weight_decay = 0.1,
+                                               .adam_beta1 = 0.9,
+                                               .adam_beta2 = 0.95,
+                                               .adam_epsilon = 1e-8,
+                                               .momentum = 0.9,
+                                               .lion_beta1 = 0.9,
+                                               .lion_beta2 = 0.99,
+                                               .muon_momentum = 0.95,
+                                               .muon_steps = 5};
     assert_int_equal(hl_kernels_get(HL_F32, &r->kernels, &diag), HL_OK);
     assert_int_equal(hl_products_new(hl_mem_default(), &r->products, &diag), HL_OK);
     assert_int_equal(hl_optimizer_find(name, &r->optimizer, &diag), HL_OK);
@@ -50,12 +75,23 @@ static void rule_init(struct rule *r, const char *name) {
 static void rule_free(struct rule *r) { hl_products_free(r->products); }
 
 /* Apply to [first, first + n), as a shard would. */
-static void rule_step(struct rule *r, int64_t step, double lr, float scale, int64_t first, int64_t n) {
+static void rule_step(struct rule *r, int64_t step, double lr, float scale, int64_t first,
+                      int64_t n) {
     struct hl_diag diag;
-    struct hl_update common = {.kernels = r->kernels, .options = &r->options, .step = step, .learning_rate = lr, .grad_scale = scale,
-                               .grad = r->grad + first, .master = r->master + first, .slots = {r->slots[0] + first, r->slots[1] + first},
-                               .copy = r->copy + first, .products = r->products, .scratch = r->scratch};
-    assert_int_equal(hl_optimizer_apply(r->optimizer, &common, &r->layout, (struct hl_range){first, n}, &diag), HL_OK);
+    struct hl_update common = {.kernels = r->kernels,
+                               .options = &r->options,
+                               .step = step,
+                               .learning_rate = lr,
+                               .grad_scale = scale,
+                               .grad = r->grad + first,
+                               .master = r->master + first,
+                               .slots = {r->slots[0] + first, r->slots[1] + first},
+                               .copy = r->copy + first,
+                               .products = r->products,
+                               .scratch = r->scratch};
+    assert_int_equal(
+        hl_optimizer_apply(r->optimizer, &common, &r->layout, (struct hl_range){first, n}, &diag),
+        HL_OK);
 }
 
 /* The same bits whether the range is updated whole or cut in three. */

@@ -1,5 +1,5 @@
-/* AdamW against its rule in f64; decay on matrices only; cuts change no bits; the second moment of a
- * constant gradient converges to its square. */
+/* AdamW against its rule in f64; decay on matrices only; cuts change no bits; the second moment of
+ * a constant gradient converges to its square. */
 #include "optimizer_fixture.h"
 
 static void test_rule(void **state) {
@@ -15,7 +15,8 @@ static void test_rule(void **state) {
             m[i] = 0.9 * m[i] + 0.1 * g;
             v[i] = 0.95 * v[i] + 0.05 * g * g;
             if (i < MATRIX) w[i] *= 1 - 0.02 * 0.1;
-            w[i] -= 0.02 * (m[i] / (1 - pow(0.9, (double)step))) / (sqrt(v[i] / (1 - pow(0.95, (double)step))) + 1e-8);
+            w[i] -= 0.02 * (m[i] / (1 - pow(0.9, (double)step))) /
+                    (sqrt(v[i] / (1 - pow(0.95, (double)step))) + 1e-8);
         }
     }
     for (int i = 0; i < ALL; i++) {
@@ -59,7 +60,8 @@ static void test_cuts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_constant_gradient),
-                                       cmocka_unit_test(test_first_moments), cmocka_unit_test(test_cuts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rule), cmocka_unit_test(test_constant_gradient),
+        cmocka_unit_test(test_first_moments), cmocka_unit_test(test_cuts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

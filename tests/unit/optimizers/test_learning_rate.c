@@ -1,5 +1,5 @@
-/* Learning-rate curves: values at both ends and at the joints, monotone parts, never above the maximum nor 0 in warm-up,
- * and a pure function of progress, whatever its unit. */
+/* Learning-rate curves: values at both ends and at the joints, monotone parts, never above the
+ * maximum nor 0 in warm-up, and a pure function of progress, whatever its unit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,12 +9,18 @@
 
 #include "halley/optimizer.h"
 
-static const enum hl_curve all[] = {HL_CURVE_CONSTANT, HL_CURVE_LINEAR, HL_CURVE_COSINE, HL_CURVE_WSD};
+static const enum hl_curve all[] = {HL_CURVE_CONSTANT, HL_CURVE_LINEAR, HL_CURVE_COSINE,
+                                    HL_CURVE_WSD};
 enum { N_CURVES = sizeof all / sizeof *all };
 
 /* 100 steps, 10 of warm-up, WSD falls over the last 20. */
 static struct hl_schedule_rate usual(enum hl_curve curve) {
-    return (struct hl_schedule_rate){.curve = curve, .learning_rate = 0.5, .min_lr_ratio = 0.1, .warmup = 10, .total = 100, .decay = 20};
+    return (struct hl_schedule_rate){.curve = curve,
+                                     .learning_rate = 0.5,
+                                     .min_lr_ratio = 0.1,
+                                     .warmup = 10,
+                                     .total = 100,
+                                     .decay = 20};
 }
 
 static void assert_near(double a, double b) { assert_true(fabs(a - b) < 1e-12); }
@@ -43,7 +49,8 @@ static void test_values_after_warm_up(void **state) {
     assert_near(hl_learning_rate(&r, 99, 1), 0.05 + 0.45 / 90);
     r = usual(HL_CURVE_COSINE);
     assert_near(hl_learning_rate(&r, 55, 1), 0.05 + 0.45 * 0.5);
-    assert_near(hl_learning_rate(&r, 40, 1), 0.05 + 0.45 * 0.75); /* a third: (1 + cos 60 degrees) / 2 */
+    assert_near(hl_learning_rate(&r, 40, 1),
+                0.05 + 0.45 * 0.75); /* a third: (1 + cos 60 degrees) / 2 */
     r = usual(HL_CURVE_WSD);
     assert_true(hl_learning_rate(&r, 80, 1) == 0.5);
     assert_near(hl_learning_rate(&r, 90, 1), 0.05 + 0.45 * 0.5);
@@ -58,7 +65,8 @@ static void test_values_after_warm_up(void **state) {
     }
 }
 
-/* Up, then never up again, and always within (0, maximum]; for warm-ups and decays of every length. */
+/* Up, then never up again, and always within (0, maximum]; for warm-ups and decays of every length.
+ */
 static void test_shape(void **state) {
     (void)state;
     static const double lengths[] = {0, 1, 7, 50, 99, 100, 101, 1000};
@@ -88,7 +96,8 @@ static void test_wsd_joins_warm_up(void **state) {
     assert_near(hl_learning_rate(&r, 75, 1), 0.05 + 0.45 * 0.5);
 }
 
-/* Counted in steps or in tokens, in any order of asking, one step or four at a time: the same curve. */
+/* Counted in steps or in tokens, in any order of asking, one step or four at a time: the same
+ * curve. */
 static void test_pure_function_of_progress(void **state) {
     (void)state;
     for (int c = 0; c < N_CURVES; c++)
@@ -96,16 +105,21 @@ static void test_pure_function_of_progress(void **state) {
             struct hl_schedule_rate steps = usual(all[c]), tokens = usual(all[c]);
             tokens.warmup *= unit, tokens.total *= unit, tokens.decay *= unit;
             for (int p = 99; p >= 0; p--)
-                assert_true(hl_learning_rate(&tokens, (double)unit * p, unit) == hl_learning_rate(&steps, p, 1));
-            /* bigger steps ask at every unit-th place; after warm-up they get what small steps get there */
-            for (int p = 12; p < 100; p += unit) assert_true(hl_learning_rate(&steps, p, unit) == hl_learning_rate(&steps, p, 1));
+                assert_true(hl_learning_rate(&tokens, (double)unit * p, unit) ==
+                            hl_learning_rate(&steps, p, 1));
+            /* bigger steps ask at every unit-th place; after warm-up they get what small steps get
+             * there */
+            for (int p = 12; p < 100; p += unit)
+                assert_true(hl_learning_rate(&steps, p, unit) == hl_learning_rate(&steps, p, 1));
         }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_warm_up),           cmocka_unit_test(test_values_after_warm_up),
-        cmocka_unit_test(test_shape),             cmocka_unit_test(test_wsd_joins_warm_up),
+        cmocka_unit_test(test_warm_up),
+        cmocka_unit_test(test_values_after_warm_up),
+        cmocka_unit_test(test_shape),
+        cmocka_unit_test(test_wsd_joins_warm_up),
         cmocka_unit_test(test_pure_function_of_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,8 @@ static void direction(struct rule *r, double D[MATRIX]) {
     r->options.weight_decay = 0;
     memcpy(before, r->master, sizeof before);
     rule_step(r, 1, 0.01, 1.0f, 0, ALL);
-    for (int i = 0; i < MATRIX; i++) D[i] = ((double)before[i] - (double)r->master[i]) / (0.01 * 0.2 * sqrt(10.0));
+    for (int i = 0; i < MATRIX; i++)
+        D[i] = ((double)before[i] - (double)r->master[i]) / (0.01 * 0.2 * sqrt(10.0));
 }
 
 static void test_orthogonal(void **state) {
@@ -17,7 +18,8 @@ static void test_orthogonal(void **state) {
     rule_init(&r, "muon");
     double D[MATRIX];
     direction(&r, D);
-    /* rows of a wide matrix: norms in the range the quintic leaves (0.7 .. 1.2), nearly perpendicular */
+    /* rows of a wide matrix: norms in the range the quintic leaves (0.7 .. 1.2), nearly
+     * perpendicular */
     for (int a = 0; a < ROWS; a++)
         for (int b = 0; b <= a; b++) {
             double dot = 0;
@@ -75,7 +77,8 @@ static void test_vectors_follow_adamw(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_orthogonal), cmocka_unit_test(test_tall_is_transposed_wide),
-                                       cmocka_unit_test(test_scale_does_not_matter), cmocka_unit_test(test_vectors_follow_adamw)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_orthogonal), cmocka_unit_test(test_tall_is_transposed_wide),
+        cmocka_unit_test(test_scale_does_not_matter), cmocka_unit_test(test_vectors_follow_adamw)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,7 @@ static void test_refusal(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_cuts), cmocka_unit_test(test_refusal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_cuts),
+                                       cmocka_unit_test(test_refusal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,8 @@
 static void make_eight(void) {
     for (int i = 0; i < 8; i++) {
         char path[128], text[32];
-        (void)snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
+        (void)snprintf(path, sizeof path,
+                       "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
         (void)snprintf(text, sizeof text, "%d,%d\n", i % 4, i % 4 + 4);
         put(path, text);
     }
@@ -42,7 +43,8 @@ static void test_affinity(void **state) {
     assert_int_equal(read_with(0x03).n_cores, 1);
 }
 
-/* Without /sys every processor counts as a core; without any processor there is still one thread. */
+/* Without /sys every processor counts as a core; without any processor there is still one thread.
+ */
 static void test_no_files(void **state) {
     (void)state;
     assert_int_equal(read_with(0xf).n_cores, 4);
@@ -107,7 +109,8 @@ static void test_threads(void **state) {
     cpu.n_allowed = 4;
     cpu.n_threads = 2;
     assert_int_equal(hl_cpu_threads(&cpu, -1, why, sizeof why), 2);
-    assert_string_equal(why, "4 physical cores in the affinity mask (4 of 8 logical processors), limited by the control group to "
+    assert_string_equal(why, "4 physical cores in the affinity mask (4 of 8 logical processors), "
+                             "limited by the control group to "
                              "the time of 2");
     assert_int_equal(hl_cpu_threads(&cpu, 0, why, 5), 2);
     assert_string_equal(why, "4 ph");

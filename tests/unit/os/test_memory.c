@@ -11,7 +11,8 @@
 static void test_blocks(void **state) {
     (void)state;
     struct hl_mem *mem = hl_mem_os();
-    static const size_t sizes[] = {0, 1, 63, 4096, (1 << 20) - 65, (1 << 20) - 64, (1 << 20) - 63, (1 << 21) + 1, 5000001};
+    static const size_t sizes[] = {
+        0, 1, 63, 4096, (1 << 20) - 65, (1 << 20) - 64, (1 << 20) - 63, (1 << 21) + 1, 5000001};
     enum { N = sizeof sizes / sizeof *sizes };
     unsigned char *blocks[N];
     for (size_t i = 0; i < N; i++) {
@@ -98,7 +99,8 @@ static void test_this_machine(void **state) {
     (void)state;
     struct hl_memory memory;
     hl_memory_read(&memory);
-    assert_true(memory.total_bytes > 0 && memory.available_bytes > 0 && memory.available_bytes <= memory.total_bytes);
+    assert_true(memory.total_bytes > 0 && memory.available_bytes > 0 &&
+                memory.available_bytes <= memory.total_bytes);
 }
 
 int main(void) {

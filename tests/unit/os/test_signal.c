@@ -79,7 +79,8 @@ static void test_own_stack(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first), cmocka_unit_test(test_second), cmocka_unit_test(test_ignored),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first), cmocka_unit_test(test_second),
+                                       cmocka_unit_test(test_ignored),
                                        cmocka_unit_test(test_own_stack)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* metrics.jsonl, samples.jsonl and event files: bytes, cuts, damage, a full disk, failing allocations. */
+/* metrics.jsonl, samples.jsonl and event files: bytes, cuts, damage, a full disk, failing
+ * allocations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +67,8 @@ static const char *get_file(const char *name) {
 static struct hl_metrics *open_at(int64_t keep, bool tensorboard) {
     struct hl_metrics *metrics = NULL;
     struct hl_diag diag = {0};
-    if (hl_metrics_open(hl_mem_default(), folder, keep, tensorboard, &metrics, &diag)) fail_msg("%s", diag.text);
+    if (hl_metrics_open(hl_mem_default(), folder, keep, tensorboard, &metrics, &diag))
+        fail_msg("%s", diag.text);
     return metrics;
 }
 
@@ -79,17 +81,20 @@ static void test_bytes(void **state) {
     (void)state;
     (void)setlocale(LC_ALL, "de_DE.UTF-8"); /* where it is installed */
     struct hl_metrics *metrics = open_at(-1, false);
-    struct hl_metric values[] = {{"loss", 0.1, false},       {"grad_norm", NAN, false}, {"a\"b", INFINITY, false},
-                                 {"z", -INFINITY, true},     {"tokens", 3.0, true},     {"tiny", 5e-324, false},
-                                 {"big", DBL_MAX, true},     {"third", 1.0 / 3, false}, {"zero", -0.0, false}};
+    struct hl_metric values[] = {
+        {"loss", 0.1, false},   {"grad_norm", NAN, false}, {"a\"b", INFINITY, false},
+        {"z", -INFINITY, true}, {"tokens", 3.0, true},     {"tiny", 5e-324, false},
+        {"big", DBL_MAX, true}, {"third", 1.0 / 3, false}, {"zero", -0.0, false}};
     assert_int_equal(hl_metrics_write(metrics, 12, values, 9, NULL), HL_OK);
     assert_int_equal(hl_metrics_write(metrics, 13, NULL, 0, NULL), HL_OK);
     assert_int_equal(hl_metrics_flush(metrics, NULL), HL_OK);
     hl_metrics_close(metrics);
-    assert_string_equal(get_file("metrics.jsonl"),
-                        "{\"step\": 12, \"loss\": 0.1, \"grad_norm\": \"NaN\", \"a\\\"b\": \"Infinity\", \"z\": \"-Infinity\", "
-                        "\"tokens\": 3, \"tiny\": 4.94065645841247e-324, \"big\": 1.7976931348623157e+308, "
-                        "\"third\": 0.3333333333333333, \"zero\": -0}\n{\"step\": 13}\n");
+    assert_string_equal(
+        get_file("metrics.jsonl"),
+        "{\"step\": 12, \"loss\": 0.1, \"grad_norm\": \"NaN\", \"a\\\"b\": \"Infinity\", \"z\": "
+        "\"-Infinity\", "
+        "\"tokens\": 3, \"tiny\": 4.94065645841247e-324, \"big\": 1.7976931348623157e+308, "
+        "\"third\": 0.3333333333333333, \"zero\": -0}\n{\"step\": 13}\n");
     (void)setlocale(LC_ALL, "C");
 }
 
@@ -102,11 +107,13 @@ static void test_cut(void **state) {
     hl_metrics_close(metrics);
     metrics = open_at(30, false);
     hl_metrics_close(metrics);
-    assert_string_equal(get_file("metrics.jsonl"), "{\"step\": 10, \"loss\": 1, \"tokens\": 1234567890123}\n"
-                                                   "{\"step\": 20, \"loss\": 2, \"tokens\": 1234567890123}\n"
-                                                   "{\"step\": 30, \"loss\": 3, \"tokens\": 1234567890123}\n");
-    assert_string_equal(get_file("samples.jsonl"),
-                        "{\"step\": 20, \"tag\": \"sample\", \"text\": \"two\xEF\xBF\xBD\\n\\u001b\"}\n");
+    assert_string_equal(get_file("metrics.jsonl"),
+                        "{\"step\": 10, \"loss\": 1, \"tokens\": 1234567890123}\n"
+                        "{\"step\": 20, \"loss\": 2, \"tokens\": 1234567890123}\n"
+                        "{\"step\": 30, \"loss\": 3, \"tokens\": 1234567890123}\n");
+    assert_string_equal(
+        get_file("samples.jsonl"),
+        "{\"step\": 20, \"tag\": \"sample\", \"text\": \"two\xEF\xBF\xBD\\n\\u001b\"}\n");
     metrics = open_at(29, false);
     write_one(metrics, 30, 0.5);
     hl_metrics_close(metrics);
@@ -116,15 +123,20 @@ static void test_cut(void **state) {
     assert_string_equal(get_file("metrics.jsonl"), "");
 }
 
-/* Foreign spacing, damage in the middle (kept: not ours to delete) and half a last line (removed). */
+/* Foreign spacing, damage in the middle (kept: not ours to delete) and half a last line (removed).
+ */
 static void test_damage(void **state) {
     (void)state;
-    const char text[] = "{ \"loss\": 1, \"step\" : 1 }\nnonsense\n{\"step\": \"x\"}\n{\"step\": 2}\n{\"step\": 2, \"lo";
+    const char text[] = "{ \"loss\": 1, \"step\" : 1 }\nnonsense\n{\"step\": \"x\"}\n{\"step\": "
+                        "2}\n{\"step\": 2, \"lo";
     put_file("metrics.jsonl", text, sizeof text - 1);
     hl_metrics_close(open_at(7, false));
-    assert_string_equal(get_file("metrics.jsonl"), "{ \"loss\": 1, \"step\" : 1 }\nnonsense\n{\"step\": \"x\"}\n{\"step\": 2}\n");
+    assert_string_equal(
+        get_file("metrics.jsonl"),
+        "{ \"loss\": 1, \"step\" : 1 }\nnonsense\n{\"step\": \"x\"}\n{\"step\": 2}\n");
     hl_metrics_close(open_at(1, false));
-    assert_string_equal(get_file("metrics.jsonl"), "{ \"loss\": 1, \"step\" : 1 }\nnonsense\n{\"step\": \"x\"}\n");
+    assert_string_equal(get_file("metrics.jsonl"),
+                        "{ \"loss\": 1, \"step\" : 1 }\nnonsense\n{\"step\": \"x\"}\n");
     hl_metrics_close(open_at(-1, false));
     assert_string_equal(get_file("metrics.jsonl"), "");
 }
@@ -149,15 +161,17 @@ static void test_full_disk(void **state) {
     assert_int_equal(hl_metrics_n_lost(metrics), 2);
     write_one(metrics, 4, 4);
     hl_metrics_close(metrics);
-    assert_string_equal(get_file("metrics.jsonl"), "{\"step\": 1, \"loss\": 1, \"tokens\": 1234567890123}\n"
-                                                   "{\"step\": 4, \"loss\": 4, \"tokens\": 1234567890123}\n");
+    assert_string_equal(get_file("metrics.jsonl"),
+                        "{\"step\": 1, \"loss\": 1, \"tokens\": 1234567890123}\n"
+                        "{\"step\": 4, \"loss\": 4, \"tokens\": 1234567890123}\n");
 }
 
 static void test_refusals(void **state) {
     (void)state;
     struct hl_metrics *metrics;
     struct hl_diag diag = {0};
-    assert_int_equal(hl_metrics_open(hl_mem_default(), in_folder("a/b"), -1, true, &metrics, &diag), HL_E_IO);
+    assert_int_equal(hl_metrics_open(hl_mem_default(), in_folder("a/b"), -1, true, &metrics, &diag),
+                     HL_E_IO);
     assert_non_null(strstr(diag.text, "a/b"));
     assert_int_equal(mkdir(in_folder("metrics.jsonl"), 0777), 0);
     assert_int_equal(hl_metrics_open(hl_mem_default(), folder, -1, true, &metrics, &diag), HL_E_IO);
@@ -168,7 +182,8 @@ static int count_events(void) {
     int n = 0;
     DIR *dir = opendir(in_folder("runs"));
     if (!dir) return 0;
-    for (struct dirent *entry; (entry = readdir(dir));) n += strstr(entry->d_name, "tfevents") != NULL;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        n += strstr(entry->d_name, "tfevents") != NULL;
     closedir(dir);
     return n;
 }
@@ -198,20 +213,25 @@ static void test_crc(void **state) {
 
 static void test_utf8(void **state) {
     (void)state;
-    const struct { const char *from, *keep, *page, *terminal, *ascii; } cases[] = {
+    const struct {
+        const char *from, *keep, *page, *terminal, *ascii;
+    } cases[] = {
         {"", "", "", "", ""},
         {"a\tb\n", "a\tb\n", "a\tb\n", "a    b\n", "a    b\n"},
         {"\xC3\xA9", "\xC3\xA9", "\xC3\xA9", "\xC3\xA9", "?"},
-        {"\xC0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD", "??"},
-        {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
-         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "???"},
+        {"\xC0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD",
+         "\xEF\xBF\xBD\xEF\xBF\xBD", "??"},
+        {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
+         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "???"},
         {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "?"},
-        {"\xF0\x9F\x98", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
-         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "???"},
+        {"\xF0\x9F\x98", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
+         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "???"},
         {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
-         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "????"},
+         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
+         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "????"},
         {"\033\x7F", "\033\x7F", "\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD", "??"},
-        {"\xC2\x9B\xEF\xBF\xBF", "\xC2\x9B\xEF\xBF\xBF", "\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD", "??"},
+        {"\xC2\x9B\xEF\xBF\xBF", "\xC2\x9B\xEF\xBF\xBF", "\xEF\xBF\xBD\xEF\xBF\xBD",
+         "\xEF\xBF\xBD\xEF\xBF\xBD", "??"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *want[] = {cases[i].keep, cases[i].page, cases[i].terminal, cases[i].ascii};

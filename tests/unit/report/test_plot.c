@@ -25,7 +25,11 @@ static void check_labels(const struct hl_ticks *ticks, const char *want) {
 
 static void test_ticks(void **state) {
     (void)state;
-    const struct { double lo, hi; int wanted; const char *want; } linear[] = {
+    const struct {
+        double lo, hi;
+        int wanted;
+        const char *want;
+    } linear[] = {
         {0, 1, 5, "0 0.2 0.4 0.6 0.8 1.0"},
         {3.2, 5.7, 6, "3.5 4.0 4.5 5.0 5.5"},
         {0, 2000, 10, "0 200 400 600 800 1000 1200 1400 1600 1800 2000"},
@@ -43,7 +47,11 @@ static void test_ticks(void **state) {
         hl_ticks_linear(&ticks, linear[i].lo, linear[i].hi, linear[i].wanted);
         check_labels(&ticks, linear[i].want);
     }
-    const struct { double lo, hi; int wanted; const char *want; } logarithmic[] = {
+    const struct {
+        double lo, hi;
+        int wanted;
+        const char *want;
+    } logarithmic[] = {
         {1, 1000, 5, "1 10 100 1000"},
         {0.01, 1, 8, "0.01 0.02 0.05 0.1 0.2 0.5 1"},
         {1e-6, 1e6, 4, "1e-6 0.001 1 1000 1e6"},
@@ -59,7 +67,8 @@ static void test_ticks(void **state) {
 
 static void test_ticks_extremes(void **state) {
     (void)state;
-    const double ends[] = {-1e100, -1, -1e-300, 0, 5e-324, 1e-100, 1, 1 + 1e-15, 1e15, 1e15 + 1, 1e100};
+    const double ends[] = {-1e100, -1,        -1e-300, 0,        5e-324, 1e-100,
+                           1,      1 + 1e-15, 1e15,    1e15 + 1, 1e100};
     enum { N = sizeof ends / sizeof *ends };
     for (int a = 0; a < N; a++)
         for (int b = a + 1; b < N; b++)
@@ -79,7 +88,10 @@ static void test_ticks_extremes(void **state) {
 static void test_words(void **state) {
     (void)state;
     char out[HL_WORDS];
-    const struct { double value; const char *rate, *count, *words, *duration; } cases[] = {
+    const struct {
+        double value;
+        const char *rate, *count, *words, *duration;
+    } cases[] = {
         {0, "0.0", "0", "0", "0:00"},
         {3e-4, "3.00e-04", "0", "3.0000e-04", "0:00"},
         {9.9999e-5, "1.00e-04", "0", "9.9999e-05", "0:00"},
@@ -129,7 +141,8 @@ static void test_smooth(void **state) {
         else assert_true(!isfinite(out[i]));
     double z[] = {0, 0, 0, 8, 0, 0, 0};
     hl_smooth(out, z, 7, 2, scratch);
-    assert_true(out[3] > out[2] && out[3] > out[4] && fabs(out[2] - out[4]) < 1e-12 && fabs(out[0] - out[6]) < 1e-12);
+    assert_true(out[3] > out[2] && out[3] > out[4] && fabs(out[2] - out[4]) < 1e-12 &&
+                fabs(out[0] - out[6]) < 1e-12);
     hl_smooth(out, z, 7, 0, scratch);
     assert_true(out[3] == 8 && out[2] == 0);
     hl_smooth(out, z, 0, 2, scratch);
@@ -150,19 +163,35 @@ static const char *draw(struct hl_buf *out, const struct hl_plot *plot) {
 static void test_shapes(void **state) {
     (void)state;
     double up[] = {0, 1, 2, 3, 4}, x1[] = {7};
-    double rows[][5] = {{1, 2, 3, 2, 1},         {5, 5, 5, 5, 5},   {0, 0, 0, 0, 0},
-                        {NAN, NAN, NAN, NAN, NAN}, {1, NAN, 3, INFINITY, -INFINITY}, {1e300, 1, -1e300, 0, 1e-300},
-                        {-1, -2, -3, -4, -5},    {NAN, 1, NAN, NAN, 2},             {1e-9, 1e9, 1, 2, 3}};
+    double rows[][5] = {{1, 2, 3, 2, 1},
+                        {5, 5, 5, 5, 5},
+                        {0, 0, 0, 0, 0},
+                        {NAN, NAN, NAN, NAN, NAN},
+                        {1, NAN, 3, INFINITY, -INFINITY},
+                        {1e300, 1, -1e300, 0, 1e-300},
+                        {-1, -2, -3, -4, -5},
+                        {NAN, 1, NAN, NAN, 2},
+                        {1e-9, 1e9, 1, 2, 3}};
     struct hl_buf out = {.mem = hl_mem_default()};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int style = HL_PLOT_LINE; style <= HL_PLOT_POINTS; style++)
             for (int flags = 0; flags < 32; flags++) {
-                struct hl_plot_series series[] = {{"a", up, rows[r], 5, 0, (enum hl_plot_style)style},
-                                                  {NULL, x1, rows[r], 1, 1, (enum hl_plot_style)style},
-                                                  {"empty", up, rows[r], 0, 2, HL_PLOT_LINE}};
-                struct hl_plot plot = {.title = "T", .unit = "u", .x_label = "step", .width = 300, .height = 200,
-                                       .series = series, .n_series = 3, .log_x = flags & 1, .log_y = flags & 2,
-                                       .from_zero = flags & 4, .standalone = flags & 8, .whole_x = flags & 16};
+                struct hl_plot_series series[] = {
+                    {"a", up, rows[r], 5, 0, (enum hl_plot_style)style},
+                    {NULL, x1, rows[r], 1, 1, (enum hl_plot_style)style},
+                    {"empty", up, rows[r], 0, 2, HL_PLOT_LINE}};
+                struct hl_plot plot = {.title = "T",
+                                       .unit = "u",
+                                       .x_label = "step",
+                                       .width = 300,
+                                       .height = 200,
+                                       .series = series,
+                                       .n_series = 3,
+                                       .log_x = flags & 1,
+                                       .log_y = flags & 2,
+                                       .from_zero = flags & 4,
+                                       .standalone = flags & 8,
+                                       .whole_x = flags & 16};
                 (void)draw(&out, &plot);
             }
     struct hl_plot empty = {.title = "T", .x_label = "step", .width = 300, .height = 200};
@@ -173,8 +202,19 @@ static void test_shapes(void **state) {
 static void test_details(void **state) {
     (void)state;
     double x[] = {10, 20, 30, 40}, y[] = {4, NAN, 3, 2};
-    struct hl_plot_series series = {"<b>\"&\xff and a name that is much longer than any legend has room for", x, y, 4, 0, HL_PLOT_LINE};
-    struct hl_plot plot = {.title = "Loss <of> \"x\"", .x_label = "step", .width = 600, .height = 300, .series = &series, .n_series = 1};
+    struct hl_plot_series series = {
+        "<b>\"&\xff and a name that is much longer than any legend has room for",
+        x,
+        y,
+        4,
+        0,
+        HL_PLOT_LINE};
+    struct hl_plot plot = {.title = "Loss <of> \"x\"",
+                           .x_label = "step",
+                           .width = 600,
+                           .height = 300,
+                           .series = &series,
+                           .n_series = 1};
     struct hl_buf out = {.mem = hl_mem_default()};
     const char *svg = draw(&out, &plot);
     assert_non_null(strstr(svg, "Loss &lt;of&gt; &quot;x&quot;"));
@@ -195,7 +235,12 @@ static void test_many(void **state) {
     for (int i = 0; i < N; i++) x[i] = i, y[i] = 2 + 0.1 * sin(i * 12.9898);
     y[333333] = 9;
     struct hl_plot_series series = {"a", x, y, N, 0, HL_PLOT_LINE};
-    struct hl_plot plot = {.title = "T", .x_label = "step", .width = 1000, .height = 400, .series = &series, .n_series = 1,
+    struct hl_plot plot = {.title = "T",
+                           .x_label = "step",
+                           .width = 1000,
+                           .height = 400,
+                           .series = &series,
+                           .n_series = 1,
                            .standalone = true};
     struct hl_buf out = {.mem = hl_mem_default()};
     (void)draw(&out, &plot);
@@ -208,7 +253,8 @@ static void test_many(void **state) {
     plot.series = &few;
     plot.n_series = 1;
     (void)draw(&same, &plot);
-    char *peak = strstr(strstr(same.data, "d=\"M"), "L"); /* the spike's place in a plot of it alone, to its height */
+    char *peak = strstr(strstr(same.data, "d=\"M"),
+                        "L"); /* the spike's place in a plot of it alone, to its height */
     assert_non_null(peak);
     char place[32] = "";
     memcpy(place, peak, strcspn(peak + 1, "L") + 1);
@@ -220,9 +266,10 @@ static void test_many(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ticks),  cmocka_unit_test(test_ticks_extremes),
-                                       cmocka_unit_test(test_words),  cmocka_unit_test(test_smooth),
-                                       cmocka_unit_test(test_shapes), cmocka_unit_test(test_details),
-                                       cmocka_unit_test(test_many)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ticks),  cmocka_unit_test(test_ticks_extremes),
+        cmocka_unit_test(test_words),  cmocka_unit_test(test_smooth),
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_details),
+        cmocka_unit_test(test_many)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

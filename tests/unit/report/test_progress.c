@@ -16,11 +16,21 @@
 
 #include "halley/report.h"
 
-static const struct hl_progress_state middle = {
-    .step = 120, .max_steps = 5000, .loss = 3.21456, .grad_norm = 0.8249, .learning_rate = 3e-4, .tokens_per_second = 12345,
-    .peak_share = 0.714, .eta_seconds = 134, .eval_loss = NAN};
+static const struct hl_progress_state middle = {.step = 120,
+                                                .max_steps = 5000,
+                                                .loss = 3.21456,
+                                                .grad_norm = 0.8249,
+                                                .learning_rate = 3e-4,
+                                                .tokens_per_second = 12345,
+                                                .peak_share = 0.714,
+                                                .eta_seconds = 134,
+                                                .eval_loss = NAN};
 
-struct screen { int master, slave; char text[1 << 16]; size_t n; };
+struct screen {
+    int master, slave;
+    char text[1 << 16];
+    size_t n;
+};
 
 static void screen_open(struct screen *screen, unsigned short columns) {
     memset(screen, 0, sizeof *screen);
@@ -37,7 +47,8 @@ static void screen_open(struct screen *screen, unsigned short columns) {
 static const char *screen_read(struct screen *screen) {
     screen->n = 0;
     for (struct pollfd ready = {screen->master, POLLIN, 0}; poll(&ready, 1, 20) > 0;) {
-        ssize_t got = read(screen->master, screen->text + screen->n, sizeof screen->text - 1 - screen->n);
+        ssize_t got =
+            read(screen->master, screen->text + screen->n, sizeof screen->text - 1 - screen->n);
         if (got <= 0) break;
         screen->n += (size_t)got;
     }
@@ -77,8 +88,10 @@ static void test_pipe(void **state) {
     ssize_t n = read(ends[0], text, sizeof text - 1);
     assert_true(n > 0);
     text[n] = 0;
-    assert_string_equal(text, "step  120/5000  loss 3.2146  lr 3.00e-04  norm 0.82  tok/s 12.3k  peak 71%  ETA 2:14\n"
-                              "saved checkpoint-120\n");
+    assert_string_equal(
+        text,
+        "step  120/5000  loss 3.2146  lr 3.00e-04  norm 0.82  tok/s 12.3k  peak 71%  ETA 2:14\n"
+        "saved checkpoint-120\n");
     close(ends[0]);
     close(ends[1]);
 }
@@ -90,8 +103,10 @@ static void test_terminal(void **state) {
     screen_open(&screen, 100);
     struct hl_progress *progress = progress_new(screen.slave);
     hl_progress_show(progress, &middle, false);
-    assert_string_equal(screen_read(&screen), "\r 120/5000 -------------------  loss 3.2146  lr 3.00e-04  norm 0.82  tok/s 12.3k"
-                                              "  peak 71%  ETA 2:14\033[K");
+    assert_string_equal(
+        screen_read(&screen),
+        "\r 120/5000 -------------------  loss 3.2146  lr 3.00e-04  norm 0.82  tok/s 12.3k"
+        "  peak 71%  ETA 2:14\033[K");
     hl_progress_line(progress, "a line\twith \033[2J and \x9b");
     const char *text = screen_read(&screen);
     assert_int_equal(strncmp(text, "\r\033[Ka line    with ?[2J and ?\r\n\r 120/5000 ", 42), 0);
@@ -154,14 +169,16 @@ static void test_looks(void **state) {
     screen_close(&screen);
 }
 
-/* Extremes of every number, and no more than one draw in a short time, with the last state shown at the end. */
+/* Extremes of every number, and no more than one draw in a short time, with the last state shown at
+ * the end. */
 static void test_extremes(void **state) {
     (void)state;
     plain_environment();
     struct screen screen;
     screen_open(&screen, 200);
     struct hl_progress *progress = progress_new(screen.slave);
-    const double values[] = {0, 1e300, -1e300, 1e-300, NAN, INFINITY, -INFINITY, 999.5, 9.9999e-5, 123456789};
+    const double values[] = {0,        1e300,     -1e300, 1e-300,    NAN,
+                             INFINITY, -INFINITY, 999.5,  9.9999e-5, 123456789};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         double v = values[i];
         struct hl_progress_state s = {INT64_MAX, i % 2 ? INT64_MAX : 0, v, v, v, v, v, v, v};
@@ -171,7 +188,8 @@ static void test_extremes(void **state) {
     hl_progress_show(progress, &last, true);
     hl_progress_free(progress);
     const char *text = screen_read(&screen);
-    assert_non_null(strstr(text, "7/7 ========================  loss 1.0000  eval 1.0000  lr 1.00e+00"));
+    assert_non_null(
+        strstr(text, "7/7 ========================  loss 1.0000  eval 1.0000  lr 1.00e+00"));
     screen_close(&screen);
 }
 
@@ -194,8 +212,9 @@ static void test_allocations(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pipe),     cmocka_unit_test(test_terminal),
-                                       cmocka_unit_test(test_widths),   cmocka_unit_test(test_looks),
-                                       cmocka_unit_test(test_extremes), cmocka_unit_test(test_allocations)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pipe),     cmocka_unit_test(test_terminal),
+        cmocka_unit_test(test_widths),   cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_extremes), cmocka_unit_test(test_allocations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Reading runs back and writing the page: hostile text, damaged lines, several runs, failing allocations. */
+/* Reading runs back and writing the page: hostile text, damaged lines, several runs, failing
+ * allocations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,15 +76,20 @@ static void put_usual_run(void) {
     for (int i = 1; i <= 60; i++) {
         char line[256];
         (void)snprintf(line, sizeof line,
-                       "{\"step\": %d, \"loss\": %d.5, \"grad_norm\": 1, \"learning_rate\": 0.001, \"tokens_per_second\": 2000, "
+                       "{\"step\": %d, \"loss\": %d.5, \"grad_norm\": 1, \"learning_rate\": 0.001, "
+                       "\"tokens_per_second\": 2000, "
                        "\"tokens\": %d, \"seconds\": %d, \"bytes_out\": 5}\n%s",
-                       i, 70 - i, i * 1000, i * 2, i == 30 ? "{\"step\": 30, \"eval_loss\": 2.5}\n" : "");
+                       i, 70 - i, i * 1000, i * 2,
+                       i == 30 ? "{\"step\": 30, \"eval_loss\": 2.5}\n" : "");
         strcat(text, line);
     }
     put_file("metrics.jsonl", text);
-    put_file("samples.jsonl", "{\"step\": 30, \"tag\": \"s\", \"text\": \"</pre><script>alert(1)</script><img src=x onerror=y>&\\u0000\"}\n");
+    put_file("samples.jsonl",
+             "{\"step\": 30, \"tag\": \"s\", \"text\": \"</pre><script>alert(1)</script><img src=x "
+             "onerror=y>&\\u0000\"}\n");
     put_file("run.yaml", "model: gpt2\nnested:\n  list: [a, b]\n  \"<i>\": '\"x\"'\nempty:\n");
-    put_file("run.json", "{\"machine\": {\"processor\": \"A & B\", \"threads\": 2}, \"deep\": [[1, 2], 3]}");
+    put_file("run.json",
+             "{\"machine\": {\"processor\": \"A & B\", \"threads\": 2}, \"deep\": [[1, 2], 3]}");
 }
 
 static struct hl_run run_read(void) {
@@ -95,9 +101,12 @@ static struct hl_run run_read(void) {
 
 static void test_damaged_lines(void **state) {
     (void)state;
-    put_file("metrics.jsonl", "\xEF\xBB\xBF{\"step\": 1}\n\n{\"step\": 1, \"loss\": \"NaN\", \"x\": \"word\", \"y\": [1], \"z\": null}\r\n"
-                              "{\"step\": 2.5, \"loss\": 3}\n[1]\n{\"step\": -1, \"loss\": 3}\n{\"step\": 2, \"loss\": \"Infinity\"}\n"
-                              "{\"step\": 3, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 9, \"loss\": 1e999}\n{\"step\": 3, \"lo");
+    put_file("metrics.jsonl", "\xEF\xBB\xBF{\"step\": 1}\n\n{\"step\": 1, \"loss\": \"NaN\", "
+                              "\"x\": \"word\", \"y\": [1], \"z\": null}\r\n"
+                              "{\"step\": 2.5, \"loss\": 3}\n[1]\n{\"step\": -1, \"loss\": "
+                              "3}\n{\"step\": 2, \"loss\": \"Infinity\"}\n"
+                              "{\"step\": 3, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": "
+                              "9, \"loss\": 1e999}\n{\"step\": 3, \"lo");
     struct hl_run run = run_read();
     assert_int_equal(run.n_bad, 5);
     assert_int_equal(run.first_bad, 1);
@@ -116,8 +125,10 @@ static void test_tables(void **state) {
     (void)state;
     put_usual_run();
     struct hl_run run = run_read();
-    const char *config[][2] = {{"model", "gpt2"}, {"nested.list", "a, b"}, {"nested.<i>", "\"x\""}, {"empty", ""}};
-    const char *info[][2] = {{"machine.processor", "A & B"}, {"machine.threads", "2"}, {"deep", "1, 2"}, {"deep", "3"}};
+    const char *config[][2] = {
+        {"model", "gpt2"}, {"nested.list", "a, b"}, {"nested.<i>", "\"x\""}, {"empty", ""}};
+    const char *info[][2] = {
+        {"machine.processor", "A & B"}, {"machine.threads", "2"}, {"deep", "1, 2"}, {"deep", "3"}};
     assert_int_equal(run.config.n, 4);
     assert_int_equal(run.info.n, 4);
     for (int i = 0; i < 4; i++) {
@@ -167,7 +178,8 @@ static void test_page(void **state) {
     strcpy(svg_path, in_folder("r.svg"));
     struct hl_diag diag = {0};
     for (int n = 1; n <= 2; n++) {
-        assert_int_equal(hl_report_write(hl_mem_default(), runs, n, html_path, svg_path, NULL, &diag), HL_OK);
+        assert_int_equal(
+            hl_report_write(hl_mem_default(), runs, n, html_path, svg_path, NULL, &diag), HL_OK);
         char *html = get_file(html_path), *svg = get_file(svg_path);
         const char *flaw = first_flaw(html);
         if (flaw) fail_msg("not well formed at: %.60s", flaw);
@@ -192,12 +204,18 @@ static void test_page(void **state) {
 static void test_empty_and_odd(void **state) {
     (void)state;
     const char *runs[] = {folder};
-    const char *const odd[] = {"", "\n\n", "{\"step\": 1}\n", "{\"step\": 0, \"loss\": 3}\n",
-                               "{\"step\": 5, \"loss\": \"NaN\", \"learning_rate\": 0}\n", "\xff\xfe\n"};
+    const char *const odd[] = {"",
+                               "\n\n",
+                               "{\"step\": 1}\n",
+                               "{\"step\": 0, \"loss\": 3}\n",
+                               "{\"step\": 5, \"loss\": \"NaN\", \"learning_rate\": 0}\n",
+                               "\xff\xfe\n"};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         put_file("metrics.jsonl", odd[i]);
         struct hl_diag diag = {0};
-        assert_int_equal(hl_report_write(hl_mem_default(), runs, 1, in_folder("o.html"), in_folder("o.svg"), &warning_log, &diag), HL_OK);
+        assert_int_equal(hl_report_write(hl_mem_default(), runs, 1, in_folder("o.html"),
+                                         in_folder("o.svg"), &warning_log, &diag),
+                         HL_OK);
         char *html = get_file(in_folder("o.html"));
         assert_null(first_flaw(html));
         if (i < 2) assert_non_null(strstr(html, "logged nothing yet"));
@@ -210,18 +228,24 @@ static void test_refusals(void **state) {
     (void)state;
     struct hl_diag diag = {0};
     const char *missing[] = {in_folder("none")}, *here[] = {folder};
-    assert_int_equal(hl_report_write(hl_mem_default(), missing, 1, in_folder("x"), NULL, NULL, &diag), HL_E_IO);
+    assert_int_equal(
+        hl_report_write(hl_mem_default(), missing, 1, in_folder("x"), NULL, NULL, &diag), HL_E_IO);
     assert_non_null(strstr(diag.text, "no run at"));
-    assert_int_equal(hl_report_write(hl_mem_default(), here, 1, in_folder("x"), NULL, NULL, &diag), HL_E_IO);
+    assert_int_equal(hl_report_write(hl_mem_default(), here, 1, in_folder("x"), NULL, NULL, &diag),
+                     HL_E_IO);
     assert_non_null(strstr(diag.text, "metrics.jsonl"));
     assert_non_null(strstr(diag.text, "output_dir"));
     put_file("metrics.jsonl", "");
-    assert_int_equal(hl_report_write(hl_mem_default(), here, 1, in_folder("no/x"), NULL, NULL, &diag), HL_E_IO);
-    assert_int_equal(hl_report_write(hl_mem_default(), here, 1, "/dev/full", NULL, NULL, &diag), HL_E_IO);
+    assert_int_equal(
+        hl_report_write(hl_mem_default(), here, 1, in_folder("no/x"), NULL, NULL, &diag), HL_E_IO);
+    assert_int_equal(hl_report_write(hl_mem_default(), here, 1, "/dev/full", NULL, NULL, &diag),
+                     HL_E_IO);
     const char *file[] = {in_folder("metrics.jsonl")};
-    assert_int_equal(hl_report_write(hl_mem_default(), file, 1, in_folder("x"), NULL, NULL, &diag), HL_E_IO);
+    assert_int_equal(hl_report_write(hl_mem_default(), file, 1, in_folder("x"), NULL, NULL, &diag),
+                     HL_E_IO);
     assert_non_null(strstr(diag.text, "not a folder"));
-    assert_int_equal(hl_report_write(hl_mem_default(), file, 0, in_folder("x"), NULL, NULL, &diag), HL_E_USER);
+    assert_int_equal(hl_report_write(hl_mem_default(), file, 0, in_folder("x"), NULL, NULL, &diag),
+                     HL_E_USER);
 }
 
 static void test_many_keys(void **state) {
@@ -250,7 +274,8 @@ static void test_allocations(void **state) {
         struct hl_mem_probe probe;
         hl_mem_probe_init(&probe, k);
         struct hl_diag diag = {0};
-        enum hl_status status = hl_report_write(&probe.mem, runs, 1, path, in_folder("a.svg"), NULL, &diag);
+        enum hl_status status =
+            hl_report_write(&probe.mem, runs, 1, path, in_folder("a.svg"), NULL, &diag);
         if (!k) n_taken = probe.n_taken;
         assert_int_equal(status, k ? HL_E_MEMORY : HL_OK);
         assert_int_equal(diag.status, k ? HL_E_MEMORY : HL_OK);

@@ -1,5 +1,5 @@
-/* micro_major: the whole list for 0, 1 and n micro-batches, with and without recompute, and that an operation is a
- * function of its index alone. */
+/* micro_major: the whole list for 0, 1 and n micro-batches, with and without recompute, and that an
+ * operation is a function of its index alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,8 @@ static void spell(const struct hl_schedule_shape *shape, char *out, size_t capac
     struct hl_op op;
     for (int64_t i = 0; schedule()->op(shape, i, &op) == HL_OK; i++) {
         assert_true(n + 16 < capacity);
-        assert_true(op.lane == 0 && op.segment == 0 && op.version == 0 && op.after[0] == -1 && op.after[1] == -1);
+        assert_true(op.lane == 0 && op.segment == 0 && op.version == 0 && op.after[0] == -1 &&
+                    op.after[1] == -1);
         if (op.kind == HL_OP_MARK) {
             assert_int_equal(op.block, -1);
             out[n++] = "SMmE"[op.mark];
@@ -31,14 +32,19 @@ static void spell(const struct hl_schedule_shape *shape, char *out, size_t capac
         }
         assert_true(op.kind == HL_OP_FWD || op.kind == HL_OP_BWD || op.kind == HL_OP_RECOMPUTE);
         assert_true(op.grad_final == (op.kind == HL_OP_BWD));
-        n += (size_t)snprintf(out + n, capacity - n, "%c%d", op.kind == HL_OP_FWD ? 'F' : op.kind == HL_OP_BWD ? 'B' : 'R', op.block);
+        n += (size_t)snprintf(out + n, capacity - n, "%c%d",
+                              op.kind == HL_OP_FWD   ? 'F'
+                              : op.kind == HL_OP_BWD ? 'B'
+                                                     : 'R',
+                              op.block);
     }
     out[n] = 0;
 }
 
 static void test_lists(void **state) {
     (void)state;
-    static const bool none[3] = {0}, middle[3] = {false, true, false}, every[3] = {true, true, true};
+    static const bool none[3] = {0}, middle[3] = {false, true, false},
+                      every[3] = {true, true, true};
     static const struct {
         int n_micro;
         const bool *recompute;
@@ -53,7 +59,8 @@ static void test_lists(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char list[256];
-        struct hl_schedule_shape shape = {.n_blocks = 3, .n_micro = cases[i].n_micro, .recompute = cases[i].recompute};
+        struct hl_schedule_shape shape = {
+            .n_blocks = 3, .n_micro = cases[i].n_micro, .recompute = cases[i].recompute};
         spell(&shape, list, sizeof list);
         assert_string_equal(list, cases[i].list);
     }
@@ -76,8 +83,8 @@ static void test_micro_of_each_operation(void **state) {
 }
 
 static bool same(const struct hl_op *a, const struct hl_op *b) {
-    return a->kind == b->kind && a->block == b->block && a->micro == b->micro && a->grad_final == b->grad_final &&
-           (a->kind != HL_OP_MARK || a->mark == b->mark);
+    return a->kind == b->kind && a->block == b->block && a->micro == b->micro &&
+           a->grad_final == b->grad_final && (a->kind != HL_OP_MARK || a->mark == b->mark);
 }
 
 /* Backwards, twice, and far behind the end. */
@@ -93,7 +100,8 @@ static void test_function_of_the_index(void **state) {
         assert_int_equal(schedule()->op(&shape, i, &again), HL_OK);
         assert_true(same(&again, &list[i]));
     }
-    for (int64_t i = n; i < n + 100; i++) assert_int_equal(schedule()->op(&shape, i, &again), HL_END);
+    for (int64_t i = n; i < n + 100; i++)
+        assert_int_equal(schedule()->op(&shape, i, &again), HL_END);
     assert_int_equal(schedule()->op(&shape, INT64_MAX, &again), HL_END);
     /* more micro-batches continue the list: what is behind stays as it was */
     shape.n_micro = 4;

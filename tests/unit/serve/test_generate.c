@@ -1,5 +1,6 @@
-/* Generation: drawing rules (greedy, top-k, top-p of what top-k leaves, temperature), the same text from a cache as from
- * whole sequences, windows of every size that fill and slide, weights that are not numbers. */
+/* Generation: drawing rules (greedy, top-k, top-p of what top-k leaves, temperature), the same text
+ * from a cache as from whole sequences, windows of every size that fill and slide, weights that are
+ * not numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +33,8 @@ static void test_draws(void **state) {
     int hits[8];
     struct hl_generate_options o = {.temperature = 1, .top_p = 1, .seed = 3};
     count(logits, 4, o, hits);
-    assert_true(abs(hits[0] - 200) < 60 && abs(hits[1] - 800) < 100 && abs(hits[2] - 600) < 100 && abs(hits[3] - 400) < 80);
+    assert_true(abs(hits[0] - 200) < 60 && abs(hits[1] - 800) < 100 && abs(hits[2] - 600) < 100 &&
+                abs(hits[3] - 400) < 80);
     o.top_k = 2;
     count(logits, 4, o, hits);
     assert_true(hits[0] == 0 && hits[3] == 0 && abs(hits[1] - 2000 * 4 / 7) < 100);
@@ -74,15 +76,22 @@ struct world {
 static void open_world(struct world *w, struct hl_mem *mem, enum hl_family family) {
     struct hl_diag diag;
     const struct hl_kernels *kernels;
-    struct hl_model_config c = {.family = family, .vocab_size = VOCAB, .hidden_size = 16, .num_hidden_layers = 2, .num_attention_heads = 2,
-                                .intermediate_size = 24, .max_position_embeddings = MOST, .initializer_range = 0.5};
+    struct hl_model_config c = {.family = family,
+                                .vocab_size = VOCAB,
+                                .hidden_size = 16,
+                                .num_hidden_layers = 2,
+                                .num_attention_heads = 2,
+                                .intermediate_size = 24,
+                                .max_position_embeddings = MOST,
+                                .initializer_range = 0.5};
     *w = (struct world){.mem = mem};
     assert_int_equal(hl_model_new(mem, &c, &w->model, &diag), HL_OK);
     assert_int_equal(hl_kernels_get(HL_F32, &kernels, &diag), HL_OK);
     assert_int_equal(hl_products_new(mem, &w->products, &diag), HL_OK);
     struct hl_engine_shape shape = {0};
     assert_int_equal(hl_engine_new(mem, &w->model->layout, &shape, &w->engine, &diag), HL_OK);
-    hl_model_init(w->model, 1, hl_engine_data(w->engine, HL_BUFFER_MASTER, hl_layout_all(&w->model->layout)));
+    hl_model_init(w->model, 1,
+                  hl_engine_data(w->engine, HL_BUFFER_MASTER, hl_layout_all(&w->model->layout)));
     struct hl_model_run_shape run = {.max_tokens = MOST, .max_positions = MOST};
     struct hl_model_run *r;
     assert_int_equal(hl_model_run_new(mem, w->model, kernels, w->products, &run, &r, &diag), HL_OK);
@@ -96,7 +105,10 @@ static void close_world(struct world *w) {
     hl_model_free(w->model);
 }
 
-struct text { int32_t ids[256]; int64_t n, most; };
+struct text {
+    int32_t ids[256];
+    int64_t n, most;
+};
 
 static bool emit(void *context, int32_t token) {
     struct text *t = context;
@@ -105,15 +117,18 @@ static bool emit(void *context, int32_t token) {
     return true;
 }
 
-static struct text generate(const struct world *w, const int32_t *prompt, int64_t n, struct hl_generate_options o, int32_t eos) {
+static struct text generate(const struct world *w, const int32_t *prompt, int64_t n,
+                            struct hl_generate_options o, int32_t eos) {
     struct text text = {.most = 256};
     struct hl_diag diag = {0};
-    if (hl_generate(&w->g, prompt, n, &o, eos, emit, &text, &diag) != HL_OK) fail_msg("%s", diag.text);
+    if (hl_generate(&w->g, prompt, n, &o, eos, emit, &text, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
     return text;
 }
 
 /* What the definition says, without a cache: the whole window through the model for each token. */
-static struct text by_definition(struct world *w, const int32_t *prompt, int64_t n, struct hl_generate_options o) {
+static struct text by_definition(struct world *w, const int32_t *prompt, int64_t n,
+                                 struct hl_generate_options o) {
     struct text text = {0};
     int32_t window[MOST + 1];
     int64_t most = w->g.window, filled = n < most ? n : most;
@@ -143,7 +158,8 @@ static void test_windows(void **state) {
         for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
             for (int64_t n = 1; n <= 9; n += 4) {
                 w.g.window = windows[i];
-                struct hl_generate_options o = {.max_new_tokens = 3 * windows[i] > 60 ? 60 : 3 * windows[i], .top_p = 1};
+                struct hl_generate_options o = {
+                    .max_new_tokens = 3 * windows[i] > 60 ? 60 : 3 * windows[i], .top_p = 1};
                 struct text a = generate(&w, prompt, n, o, -1), b = by_definition(&w, prompt, n, o);
                 assert_int_equal(a.n, o.max_new_tokens);
                 assert_memory_equal(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
@@ -191,7 +207,8 @@ static void test_not_finite(void **state) {
         struct hl_generate_options o = {.max_new_tokens = 2, .temperature = 1, .top_p = 1};
         float *weight = &params[head->offset + row * head->cols], keep = *weight;
         *weight = NAN;
-        assert_int_equal(hl_generate(&w.g, &(int32_t){1}, 1, &o, -1, emit, &text, &diag), HL_E_NUMERIC);
+        assert_int_equal(hl_generate(&w.g, &(int32_t){1}, 1, &o, -1, emit, &text, &diag),
+                         HL_E_NUMERIC);
         assert_non_null(strstr(diag.text, "not finite"));
         *weight = keep;
     }
@@ -220,8 +237,10 @@ static void test_allocations_fail_cleanly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_draws),      cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_ends),       cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_allocations_fail_cleanly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* single: token-weighted mean, clipping by the global norm reported before it, refusal of bad gradients
- * with the block in which backward met them first, refusal of several ranks. */
+/* single: token-weighted mean, clipping by the global norm reported before it, refusal of bad
+ * gradients with the block in which backward met them first, refusal of several ranks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,12 +23,19 @@ struct world {
 
 static void open_world(struct world *w, struct hl_mem *mem) {
     struct hl_diag diag;
-    struct hl_model_config c = {.family = HL_FAMILY_LLAMA, .vocab_size = 64, .hidden_size = 16, .num_hidden_layers = 2,
-                                .num_attention_heads = 2, .intermediate_size = 24, .max_position_embeddings = 8, .tie_word_embeddings = true};
+    struct hl_model_config c = {.family = HL_FAMILY_LLAMA,
+                                .vocab_size = 64,
+                                .hidden_size = 16,
+                                .num_hidden_layers = 2,
+                                .num_attention_heads = 2,
+                                .intermediate_size = 24,
+                                .max_position_embeddings = 8,
+                                .tie_word_embeddings = true};
     memset(w, 0, sizeof *w);
     w->options = (struct hl_optimizer_options){.momentum = 0};
     assert_int_equal(hl_model_new(mem, &c, &w->model, &diag), HL_OK);
-    w->env = (struct hl_strategy_env){.mem = mem, .layout = &w->model->layout, .optimizer_options = &w->options, .n_ranks = 1};
+    w->env = (struct hl_strategy_env){
+        .mem = mem, .layout = &w->model->layout, .optimizer_options = &w->options, .n_ranks = 1};
     assert_int_equal(hl_kernels_get(HL_F32, &w->env.kernels, &diag), HL_OK);
     assert_int_equal(hl_optimizer_find("sgd", &w->env.optimizer, &diag), HL_OK);
     struct hl_engine_shape shape = {.train = true, .n_slots = 1};
@@ -48,7 +55,8 @@ static void close_world(struct world *w) {
 
 static struct hl_step_result end_step(struct world *w, int64_t n, double clip) {
     struct hl_diag diag;
-    struct hl_step step = {.index = 0, .n_supervised = n, .learning_rate = 1, .max_grad_norm = clip};
+    struct hl_step step = {
+        .index = 0, .n_supervised = n, .learning_rate = 1, .max_grad_norm = clip};
     struct hl_step_result result;
     for (int b = w->model->layout.n_blocks - 1; b >= 0; b--)
         assert_int_equal(w->strategy->grad_ready(w->state, b, true, &diag), HL_OK);
@@ -119,7 +127,8 @@ static void test_allocations(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mean_and_clip), cmocka_unit_test(test_bad_gradient),
-                                       cmocka_unit_test(test_ranks), cmocka_unit_test(test_allocations)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mean_and_clip), cmocka_unit_test(test_bad_gradient),
+        cmocka_unit_test(test_ranks), cmocka_unit_test(test_allocations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* The loop keeps the strategy's contract: slots in the order of the schedule, "not yet" means poll and ask again, micro_end
- * decides how long a step is, outer rounds after the steps that are due, drain before evaluation and checkpoints, a clock. */
+/* The loop keeps the strategy's contract: slots in the order of the schedule, "not yet" means poll
+ * and ask again, micro_end decides how long a step is, outer rounds after the steps that are due,
+ * drain before evaluation and checkpoints, a clock. */
 #include "trainer_fixture.h"
 
 /* Spells what it is told, and does the work of `single`. */
@@ -8,8 +9,9 @@ struct spy {
     void *inner;
     char told[4096];
     size_t n;
-    int pending, left, polls;  /* how often each slot says "not yet", how often this one will; how often poll was asked */
-    int micro_of_step;         /* answer STEP after so many micro-batches; 0: as planned */
+    int pending, left, polls; /* how often each slot says "not yet", how often this one will; how
+                                 often poll was asked */
+    int micro_of_step;        /* answer STEP after so many micro-batches; 0: as planned */
     int n_planned;
     enum hl_status poll_fails; /* HL_OK: it does not */
 };
@@ -51,7 +53,8 @@ static enum hl_status grad_ready(void *state, int block, bool last_micro, struct
     note("%s", last_micro ? "G" : "g");
     return spy.single->grad_ready(spy.inner, block, true, diag);
 }
-static enum hl_status micro_end(void *state, int micro, int64_t n_supervised, enum hl_micro_answer *answer, struct hl_diag *diag) {
+static enum hl_status micro_end(void *state, int micro, int64_t n_supervised,
+                                enum hl_micro_answer *answer, struct hl_diag *diag) {
     (void)state, (void)diag;
     if (not_yet()) return HL_PENDING;
     assert_true(n_supervised > 0);
@@ -59,7 +62,8 @@ static enum hl_status micro_end(void *state, int micro, int64_t n_supervised, en
     *answer = micro + 1 >= most ? HL_MICRO_STEP : micro % 2 ? HL_MICRO_ROUND : HL_MICRO_MORE;
     return note("m%d ", micro), HL_OK;
 }
-static enum hl_status step_end(void *state, const struct hl_step *step, struct hl_step_result *out, struct hl_diag *diag) {
+static enum hl_status step_end(void *state, const struct hl_step *step, struct hl_step_result *out,
+                               struct hl_diag *diag) {
     (void)state;
     if (not_yet()) return HL_PENDING;
     note("E ");
@@ -83,13 +87,23 @@ static enum hl_status drain(void *state, struct hl_diag *diag) {
     return note("drain "), HL_OK;
 }
 
-static const struct hl_strategy strategy = {
-    .name = "spy", .step_begin = step_begin, .block_enter = block_enter, .block_exit = block_exit, .grad_ready = grad_ready,
-    .micro_end = micro_end, .step_end = step_end, .sync_due = sync_due, .sync = sync_outer, .poll = poll, .drain = drain};
+static const struct hl_strategy strategy = {.name = "spy",
+                                            .step_begin = step_begin,
+                                            .block_enter = block_enter,
+                                            .block_exit = block_exit,
+                                            .grad_ready = grad_ready,
+                                            .micro_end = micro_end,
+                                            .step_end = step_end,
+                                            .sync_due = sync_due,
+                                            .sync = sync_outer,
+                                            .poll = poll,
+                                            .drain = drain};
 
 static struct hl_trainer *spied(struct world *w) {
     struct hl_trainer *t = new_trainer(w);
-    spy = (struct spy){.single = t->strategy, .inner = t->strategy_state, .n_planned = (int)w->train.gradient_accumulation_steps};
+    spy = (struct spy){.single = t->strategy,
+                       .inner = t->strategy_state,
+                       .n_planned = (int)w->train.gradient_accumulation_steps};
     t->strategy = &strategy;
     return t;
 }
@@ -116,9 +130,11 @@ static void test_order(void **state) {
     set_word(&w, "gradient_checkpointing_layers", "1");
     struct hl_trainer *t = spied(&w);
     step(t);
-    assert_string_equal(spy.told, "S0 f0 f1 f2 f3 b3g b2 b2g b1g b0g m0 f0 f1 f2 f3 b3G b2 b2G b1G b0G m1 E ");
+    assert_string_equal(
+        spy.told, "S0 f0 f1 f2 f3 b3g b2 b2g b1g b0g m0 f0 f1 f2 f3 b3G b2 b2G b1G b0G m1 E ");
     step(t);
-    assert_string_equal(spy.told, "S1 f0 f1 f2 f3 b3g b2 b2g b1g b0g m0 f0 f1 f2 f3 b3G b2 b2G b1G b0G m1 E sync ");
+    assert_string_equal(
+        spy.told, "S1 f0 f1 f2 f3 b3g b2 b2g b1g b0g m0 f0 f1 f2 f3 b3G b2 b2G b1G b0G m1 E sync ");
     double loss;
     int64_t n;
     spy.n = 0;
@@ -172,8 +188,8 @@ static void test_a_failing_poll_ends_the_step(void **state) {
     close_world(&w);
 }
 
-/* The strategy takes 1 or 5 micro-batches where 2 were planned; rows are counted as taken. At the end of the data there is
- * no more to ask for. */
+/* The strategy takes 1 or 5 micro-batches where 2 were planned; rows are counted as taken. At the
+ * end of the data there is no more to ask for. */
 static void test_micro_end_decides(void **state) {
     (void)state;
     for (int most = 1; most <= 5; most += 4) {
@@ -190,7 +206,8 @@ static void test_micro_end_decides(void **state) {
         step(t);
         assert_int_equal(t->rows_taken, 3 * most);
         enum hl_status status;
-        while ((status = hl_trainer_step(t, &r, &diag)) == HL_OK) assert_true(r.n_tokens > 0 && t->rows_taken <= rows);
+        while ((status = hl_trainer_step(t, &r, &diag)) == HL_OK)
+            assert_true(r.n_tokens > 0 && t->rows_taken <= rows);
         assert_int_equal(status, HL_END);
         assert_int_equal(t->rows_taken, rows);
         free_spied(t);
@@ -272,7 +289,8 @@ static void test_resumed_with_another_batch(void **state) {
     }
 }
 
-/* The last step takes the rows that are left: 7 rows as 3 + 3 + 1, as one batch of 7, and as a larger batch cut short. */
+/* The last step takes the rows that are left: 7 rows as 3 + 3 + 1, as one batch of 7, and as a
+ * larger batch cut short. */
 static void test_short_last_step(void **state) {
     (void)state;
     static const int64_t shapes[4][2] = {{3, 4}, {7, 1}, {12, 1}, {1, 100}};
@@ -292,14 +310,16 @@ static void test_short_last_step(void **state) {
         if (i == 0) first = r;
         assert_int_equal(r.n_tokens, first.n_tokens);
         assert_int_equal(r.n_supervised, first.n_supervised);
-        assert_true(fabs(r.loss - first.loss) < 1e-6 * first.loss && fabs(r.grad_norm - first.grad_norm) < 1e-5 * first.grad_norm);
+        assert_true(fabs(r.loss - first.loss) < 1e-6 * first.loss &&
+                    fabs(r.grad_norm - first.grad_norm) < 1e-5 * first.grad_norm);
         assert_int_equal(hl_trainer_step(t, &r, &diag), HL_END);
         hl_trainer_free(t);
         close_world(&w);
     }
 }
 
-/* More steps, or another curve, on resume: the rate is that of a run that was so from the start; what was trained stays. */
+/* More steps, or another curve, on resume: the rate is that of a run that was so from the start;
+ * what was trained stays. */
 static void test_resumed_with_another_curve(void **state) {
     (void)state;
     struct world w;
@@ -322,7 +342,8 @@ static void test_resumed_with_another_curve(void **state) {
     if (hl_trainer_resume(t, path, &diag) != HL_OK) fail_msg("%s", diag.text);
     assert_int_equal(hl_trainer_step(t, &r, &diag), HL_OK);
     assert_int_equal(r.step, 3);
-    assert_true(r.learning_rate == straight.learning_rate && r.n_supervised == straight.n_supervised);
+    assert_true(r.learning_rate == straight.learning_rate &&
+                r.n_supervised == straight.n_supervised);
     hl_trainer_free(t);
     w.train.max_steps = 1; /* fewer than are done */
     t = new_trainer(&w);

@@ -1,4 +1,5 @@
-/* The folder of a run: when it may be used, what making and overwriting change, and what they leave alone. */
+/* The folder of a run: when it may be used, what making and overwriting change, and what they leave
+ * alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +47,8 @@ static int end(void **state) {
     return system(text);
 }
 
-static enum hl_status prepare(const char *path, bool going_on, bool overwrite, struct hl_diag *diag) {
+static enum hl_status prepare(const char *path, bool going_on, bool overwrite,
+                              struct hl_diag *diag) {
     diag->text[0] = 0;
     return hl_run_folder_prepare(hl_fs_os(), path, going_on, overwrite, diag);
 }
@@ -56,7 +58,8 @@ static void test_makes_what_is_missing(void **state) {
     struct hl_diag diag;
     assert_int_equal(prepare(at("a/b//c/"), false, false, &diag), HL_OK);
     assert_true(hl_is_folder(hl_fs_os(), at("a/b/c")));
-    assert_int_equal(prepare(at("a/b/c"), false, false, &diag), HL_OK); /* empty: nothing to refuse */
+    assert_int_equal(prepare(at("a/b/c"), false, false, &diag),
+                     HL_OK); /* empty: nothing to refuse */
     assert_int_equal(prepare(at("a"), false, true, &diag), HL_OK);
     assert_true(there("a/b/c"));
 }
@@ -94,19 +97,28 @@ static void test_refusals(void **state) {
 static void test_overwrite_takes_only_its_own(void **state) {
     (void)state;
     struct hl_diag diag;
-    shell("mkdir -p run/checkpoint-10 run/checkpoint-0 run/.checkpoint-20.partial run/runs keep/inside run/checkpoints run/notes");
-    shell("cd run; touch metrics.jsonl samples.jsonl run.yaml run.json latest report.html runs/events.1 checkpoint-10/model.safetensors");
-    shell("cd run; touch .checkpoint-20.partial/x checkpoint-notes.txt thesis.tex notes/a ../keep/inside/precious; ln -s ../keep checkpoint-30");
-    shell("cd run; for i in $(seq 300); do mkdir checkpoint-1000$i; done"); /* more than one look at the folder holds */
+    shell("mkdir -p run/checkpoint-10 run/checkpoint-0 run/.checkpoint-20.partial run/runs "
+          "keep/inside run/checkpoints run/notes");
+    shell("cd run; touch metrics.jsonl samples.jsonl run.yaml run.json latest report.html "
+          "runs/events.1 checkpoint-10/model.safetensors");
+    shell("cd run; touch .checkpoint-20.partial/x checkpoint-notes.txt thesis.tex notes/a "
+          "../keep/inside/precious; ln -s ../keep checkpoint-30");
+    shell("cd run; for i in $(seq 300); do mkdir checkpoint-1000$i; done"); /* more than one look at
+                                                                               the folder holds */
     assert_int_equal(prepare(at("run"), false, true, &diag), HL_OK);
-    static const char *const gone[] = {"metrics.jsonl", "samples.jsonl", "run.yaml", "run.json", "latest", "report.html", "runs",
-                                       "checkpoint-10", "checkpoint-0", ".checkpoint-20.partial", "checkpoint-30", "checkpoint-1000300"};
+    static const char *const gone[] = {"metrics.jsonl", "samples.jsonl",
+                                       "run.yaml",      "run.json",
+                                       "latest",        "report.html",
+                                       "runs",          "checkpoint-10",
+                                       "checkpoint-0",  ".checkpoint-20.partial",
+                                       "checkpoint-30", "checkpoint-1000300"};
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
         char name[64];
         (void)snprintf(name, sizeof name, "run/%s", gone[i]);
         if (there(name)) fail_msg("%s is still there", name);
     }
-    assert_true(there("run/checkpoint-notes.txt") && there("run/thesis.tex") && there("run/notes/a") && there("run/checkpoints"));
+    assert_true(there("run/checkpoint-notes.txt") && there("run/thesis.tex") &&
+                there("run/notes/a") && there("run/checkpoints"));
     assert_true(there("keep/inside/precious")); /* the link went, what it names stayed */
 }
 
@@ -122,8 +134,10 @@ static void test_overwrite_stops_at_strange_folders(void **state) {
 
 static void test_inside(void **state) {
     (void)state;
-    assert_true(hl_is_inside("run/checkpoint-1", "run") && hl_is_inside("run/checkpoint-1", "run/") && hl_is_inside("/a/b/c", "/a"));
-    assert_false(hl_is_inside("run2/checkpoint-1", "run") || hl_is_inside("", "run") || hl_is_inside("run", "run") || hl_is_inside("/a", ""));
+    assert_true(hl_is_inside("run/checkpoint-1", "run") &&
+                hl_is_inside("run/checkpoint-1", "run/") && hl_is_inside("/a/b/c", "/a"));
+    assert_false(hl_is_inside("run2/checkpoint-1", "run") || hl_is_inside("", "run") ||
+                 hl_is_inside("run", "run") || hl_is_inside("/a", ""));
 }
 
 static void test_write(void **state) {
@@ -132,7 +146,8 @@ static void test_write(void **state) {
     assert_int_equal(hl_run_folder_write(hl_fs_os(), root, "run.json", "one", &diag), HL_OK);
     assert_int_equal(hl_run_folder_write(hl_fs_os(), root, "run.json", "three", &diag), HL_OK);
     shell("test \"$(cat run.json)\" = three && test \"$(ls -A)\" = run.json");
-    assert_int_equal(hl_run_folder_write(hl_fs_os(), at("nowhere"), "run.json", "x", &diag), HL_E_IO);
+    assert_int_equal(hl_run_folder_write(hl_fs_os(), at("nowhere"), "run.json", "x", &diag),
+                     HL_E_IO);
     assert_non_null(strstr(diag.text, "nowhere"));
 }
 

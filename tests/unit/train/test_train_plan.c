@@ -1,11 +1,16 @@
-/* hl_memory_plan against what a trainer takes, counted: the sum for several configurations, each class by what changes
- * when one option does; sizes that overflow; the check against a machine's memory. */
+/* hl_memory_plan against what a trainer takes, counted: the sum for several configurations, each
+ * class by what changes when one option does; sizes that overflow; the check against a machine's
+ * memory. */
 #include "trainer_fixture.h"
 
 #include "os/memory.h"
 #include "train/plan.h"
 
-struct counter { struct hl_mem mem; size_t now, most; long n; };
+struct counter {
+    struct hl_mem mem;
+    size_t now, most;
+    long n;
+};
 
 static void *take(struct hl_mem *mem, size_t bytes) {
     struct counter *c = mem->context;
@@ -23,7 +28,8 @@ static void give(struct hl_mem *mem, void *data, size_t bytes) {
     hl_mem_default()->give(hl_mem_default(), data, bytes);
 }
 
-/* Bytes of a trainer, loaders' batches left out (the plan calls those data); steps and evaluations hardly take more. */
+/* Bytes of a trainer, loaders' batches left out (the plan calls those data); steps and evaluations
+ * hardly take more. */
 static size_t taken(struct world *w, const struct hl_memory_plan *plan) {
     struct counter c = {0};
     c.mem = (struct hl_mem){.take = take, .give = give, .context = &c};
@@ -38,12 +44,15 @@ static size_t taken(struct world *w, const struct hl_memory_plan *plan) {
     assert_int_equal(hl_trainer_evaluate(t, &loss, &n, &diag), HL_OK);
     assert_true(c.most - made < 2 << 20); /* what the products pack into */
     int64_t rows = w->train.per_device_train_batch_size;
-    int64_t eval_rows = w->train.per_device_eval_batch_size ? w->train.per_device_eval_batch_size : rows;
+    int64_t eval_rows =
+        w->train.per_device_eval_batch_size ? w->train.per_device_eval_batch_size : rows;
     size_t tables = (size_t)t->model->layout.n_tensors * sizeof(struct hl_tensor) + sizeof *t;
     made -= (size_t)(rows + eval_rows) * (size_t)w->setup.block_size * 20;
     uint64_t told = plan->total - plan->base;
     /* descriptions and headers of blocks */
-    if (made < told || made > told + tables + 16384) fail_msg("%s bf16 %d: planned %llu, taken %zu", w->train.optim, w->train.bf16, (unsigned long long)told, made);
+    if (made < told || made > told + tables + 16384)
+        fail_msg("%s bf16 %d: planned %llu, taken %zu", w->train.optim, w->train.bf16,
+                 (unsigned long long)told, made);
     hl_trainer_free(t);
     assert_int_equal(c.now, 0);
     return made;
@@ -52,8 +61,10 @@ static size_t taken(struct world *w, const struct hl_memory_plan *plan) {
 static struct hl_memory_plan planned(struct world *w) {
     struct hl_memory_plan plan;
     struct hl_diag diag = {0};
-    if (hl_memory_plan(hl_mem_default(), &w->setup, &plan, &diag) != HL_OK) fail_msg("%s", diag.text);
-    assert_true(plan.total == plan.parameters + plan.gradients + plan.optimizer + plan.activations + plan.buffers + plan.base);
+    if (hl_memory_plan(hl_mem_default(), &w->setup, &plan, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
+    assert_true(plan.total == plan.parameters + plan.gradients + plan.optimizer + plan.activations +
+                                  plan.buffers + plan.base);
     return plan;
 }
 
@@ -75,7 +86,9 @@ static void test_sum(void **state) {
         if (i == 4) w.train.per_device_eval_batch_size = 8;
         if (i == 5) w.train.per_device_eval_batch_size = 1;
         if (i == 6) w.model.family = HL_FAMILY_GPT2;
-        if (i == 7) w.model.qk_norm = true, w.model.num_key_value_heads = 1, w.model.tie_word_embeddings = false;
+        if (i == 7)
+            w.model.qk_norm = true, w.model.num_key_value_heads = 1,
+            w.model.tie_word_embeddings = false;
         if (i == 8) set_word(&w, "gradient_checkpointing_layers", "1,3");
         struct hl_memory_plan plan = planned(&w);
         (void)taken(&w, &plan);
@@ -86,7 +99,8 @@ static void test_sum(void **state) {
 /* But for the header of a block. */
 static void assert_near(uint64_t a, uint64_t b) { assert_true(a + 256 > b && b + 256 > a); }
 
-/* One option at a time: the class it belongs to changes, the others do not, and the bytes taken change by as much. */
+/* One option at a time: the class it belongs to changes, the others do not, and the bytes taken
+ * change by as much. */
 static void test_classes(void **state) {
     (void)state;
     struct world w;
@@ -107,13 +121,16 @@ static void test_classes(void **state) {
     w.train.gradient_checkpointing = true;
     one = planned(&w);
     /* the one layer slot that is left is a buffer */
-    assert_true(one.activations < whole.activations && one.buffers >= whole.buffers && one.optimizer == whole.optimizer);
-    assert_near(whole_taken - taken(&w, &one), whole.activations + whole.buffers - one.activations - one.buffers);
+    assert_true(one.activations < whole.activations && one.buffers >= whole.buffers &&
+                one.optimizer == whole.optimizer);
+    assert_near(whole_taken - taken(&w, &one),
+                whole.activations + whole.buffers - one.activations - one.buffers);
 
     w.train.gradient_checkpointing = false;
     w.train.bf16 = true;
     one = planned(&w);
-    assert_true(one.parameters == floats / 4 * 6 && one.gradients == floats && one.activations < whole.activations);
+    assert_true(one.parameters == floats / 4 * 6 && one.gradients == floats &&
+                one.activations < whole.activations);
     close_world(&w);
 }
 
@@ -178,8 +195,11 @@ static void test_check(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum),       cmocka_unit_test(test_classes), cmocka_unit_test(test_larger_evaluation_batch),
-        cmocka_unit_test(test_too_large), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_sum),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_larger_evaluation_batch),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

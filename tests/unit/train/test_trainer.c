@@ -1,6 +1,6 @@
-/* The trainer: same seed same bits, for any number of threads; resume after every step gives the bits of
- * the run that never stopped; micro-batches of unequal numbers of tokens give the gradient of the one
- * big batch; what is not finite is not applied; every allocation may fail. */
+/* The trainer: same seed same bits, for any number of threads; resume after every step gives the
+ * bits of the run that never stopped; micro-batches of unequal numbers of tokens give the gradient
+ * of the one big batch; what is not finite is not applied; every allocation may fail. */
 #include "trainer_fixture.h"
 
 static struct hl_step_report step(struct hl_trainer *t) {
@@ -10,7 +10,9 @@ static struct hl_step_report step(struct hl_trainer *t) {
     return r;
 }
 
-static size_t bytes_of(struct hl_trainer *t) { return (size_t)hl_trainer_model(t)->layout.n_parameters * sizeof(float); }
+static size_t bytes_of(struct hl_trainer *t) {
+    return (size_t)hl_trainer_model(t)->layout.n_parameters * sizeof(float);
+}
 
 static const float *slot(struct hl_trainer *t, enum hl_buffer buffer) {
     return hl_engine_data(t->engine, buffer, hl_layout_all(&t->model->layout));
@@ -19,14 +21,16 @@ static const float *slot(struct hl_trainer *t, enum hl_buffer buffer) {
 static void assert_same_state(struct hl_trainer *a, struct hl_trainer *b) {
     assert_memory_equal(hl_trainer_params(a), hl_trainer_params(b), bytes_of(a));
     for (int s = 0; s < a->optimizer->n_slots; s++)
-        assert_memory_equal(slot(a, (enum hl_buffer)(HL_BUFFER_SLOT0 + s)), slot(b, (enum hl_buffer)(HL_BUFFER_SLOT0 + s)), bytes_of(a));
+        assert_memory_equal(slot(a, (enum hl_buffer)(HL_BUFFER_SLOT0 + s)),
+                            slot(b, (enum hl_buffer)(HL_BUFFER_SLOT0 + s)), bytes_of(a));
     assert_int_equal(a->rows_taken, b->rows_taken);
     assert_int_equal(a->tokens_seen, b->tokens_seen);
 }
 
 static bool same_report(const struct hl_step_report *a, const struct hl_step_report *b) {
-    return a->step == b->step && a->loss == b->loss && a->grad_norm == b->grad_norm && a->learning_rate == b->learning_rate &&
-           a->n_supervised == b->n_supervised && a->epoch == b->epoch;
+    return a->step == b->step && a->loss == b->loss && a->grad_norm == b->grad_norm &&
+           a->learning_rate == b->learning_rate && a->n_supervised == b->n_supervised &&
+           a->epoch == b->epoch;
 }
 
 static void test_resume_after_every_step(void **state) {
@@ -41,10 +45,12 @@ static void test_resume_after_every_step(void **state) {
         struct hl_step_report reports[6];
         for (int i = 0; i < 6; i++) reports[i] = step(straight);
         for (int at = 0; at <= 6; at++) {
-            /* saved after `at` steps by a run that evaluates and saves each step, resumed by another */
+            /* saved after `at` steps by a run that evaluates and saves each step, resumed by
+             * another */
             double loss;
             int64_t n;
-            if (hl_trainer_save(saving, w.folder, NULL, NULL, &diag) != HL_OK) fail_msg("%s", diag.text);
+            if (hl_trainer_save(saving, w.folder, NULL, NULL, &diag) != HL_OK)
+                fail_msg("%s", diag.text);
             assert_int_equal(hl_trainer_evaluate(saving, &loss, &n, &diag), HL_OK);
             char path[128];
             (void)snprintf(path, sizeof path, "%s/checkpoint-%d", w.folder, at);
@@ -84,7 +90,9 @@ static void test_resume_refuses_other_runs(void **state) {
         if (change == 2) other.setup.block_size = 12, other.model.hidden_size = 32;
         t = new_trainer(&other);
         assert_int_equal(hl_trainer_resume(t, path, &diag), HL_E_USER);
-        assert_non_null(strstr(diag.text, change == 0 ? "optimizer 'adamw'" : change == 1 ? "seed 5" : "block_size 24"));
+        assert_non_null(strstr(diag.text, change == 0   ? "optimizer 'adamw'"
+                                          : change == 1 ? "seed 5"
+                                                        : "block_size 24"));
         assert_non_null(strstr(diag.text, "--model"));
         hl_trainer_free(t);
         close_world(&other);
@@ -114,7 +122,8 @@ static void test_same_bits_for_any_threads(void **state) {
     close_world(&two);
 }
 
-/* 12 rows as 1 x 12, 4 x 3 and 12 x 1: supervised tokens per micro-batch differ, the gradient does not. */
+/* 12 rows as 1 x 12, 4 x 3 and 12 x 1: supervised tokens per micro-batch differ, the gradient does
+ * not. */
 static void test_accumulation_is_the_big_batch(void **state) {
     (void)state;
     double norms[3], losses[3];
@@ -135,7 +144,8 @@ static void test_accumulation_is_the_big_batch(void **state) {
             assert_true(fabs(norms[i] - norms[0]) < 1e-6 * norms[0]);
             assert_true(fabs(losses[i] - losses[0]) < 1e-6 * losses[0]);
             for (int64_t k = 0; k < t->model->layout.n_parameters; k++)
-                assert_true(fabsf(params[i][k] - params[0][k]) <= 1e-6f * (fabsf(params[0][k]) + 0.02f));
+                assert_true(fabsf(params[i][k] - params[0][k]) <=
+                            1e-6f * (fabsf(params[0][k]) + 0.02f));
         }
         hl_trainer_free(t);
         close_world(&w);
@@ -171,9 +181,11 @@ static void test_what_is_not_finite_is_not_applied(void **state) {
     for (int where = 0; where < 2; where++) {
         struct hl_trainer *t = new_trainer(&w);
         step(t);
-        const struct hl_tensor *tensor = hl_model_tensor(t->model, "model.layers.1.mlp.up_proj.weight");
+        const struct hl_tensor *tensor =
+            hl_model_tensor(t->model, "model.layers.1.mlp.up_proj.weight");
         assert_non_null(tensor);
-        /* a weight that is no number shows in the loss; one that is too large shows in the gradient */
+        /* a weight that is no number shows in the loss; one that is too large shows in the gradient
+         */
         hl_trainer_params(t)[tensor->offset] = where ? 3e38f : NAN;
         hl_trainer_params_changed(t);
         float *before = hl_alloc(hl_mem_default(), bytes_of(t), 1);

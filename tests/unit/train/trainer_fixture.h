@@ -1,4 +1,5 @@
-/* A small Llama on names, one per line: rows with many documents and unequal numbers of targets. For tests of the trainer. */
+/* A small Llama on names, one per line: rows with many documents and unequal numbers of targets.
+ * For tests of the trainer. */
 #ifndef HALLEY_TESTS_TRAINER_FIXTURE_H
 #define HALLEY_TESTS_TRAINER_FIXTURE_H
 
@@ -53,25 +54,55 @@ static void open_world(struct world *w, const char *optim) {
                                     {NULL, hl_optimizer_rows, hl_optimizer_n_rows, &w->optimizer},
                                     {NULL, hl_data_rows, hl_data_n_rows, &w->data}};
     assert_int_equal(hl_config_new(mem, sets, 3, &w->config, &diag), HL_OK);
-    const char *const words[] = {"--data", path, "--text_format", "lines", "--block_size", "24", "--max_steps", "6", "--threads", "1",
-                                 "--per_device_train_batch_size", "3", "--gradient_accumulation_steps", "2", "--learning_rate", "0.01",
-                                 "--warmup_steps", "2", "--optim", optim};
+    const char *const words[] = {"--data",
+                                 path,
+                                 "--text_format",
+                                 "lines",
+                                 "--block_size",
+                                 "24",
+                                 "--max_steps",
+                                 "6",
+                                 "--threads",
+                                 "1",
+                                 "--per_device_train_batch_size",
+                                 "3",
+                                 "--gradient_accumulation_steps",
+                                 "2",
+                                 "--learning_rate",
+                                 "0.01",
+                                 "--warmup_steps",
+                                 "2",
+                                 "--optim",
+                                 optim};
     size_t n;
     const char *rest[32];
-    if (hl_config_read_flags(w->config, sizeof words / sizeof *words, (char *const *)words, rest, &n, &diag) != HL_OK) fail_msg("%s", diag.text);
+    if (hl_config_read_flags(w->config, sizeof words / sizeof *words, (char *const *)words, rest,
+                             &n, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
     w->data.seed = 5;
     assert_int_equal(hl_tokenizer_byte(mem, &w->tokenizer, &diag), HL_OK);
-    if (hl_dataset_open(mem, &w->data, w->tokenizer, 1, NULL, &w->dataset, &diag) != HL_OK) fail_msg("%s", diag.text);
-    w->model = (struct hl_model_config){.family = HL_FAMILY_LLAMA, .vocab_size = hl_tokenizer_vocab_size(w->tokenizer), .hidden_size = 16,
-                                        .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 32,
-                                        .max_position_embeddings = 24, .tie_word_embeddings = true};
-    w->setup = (struct hl_trainer_setup){.options = &w->train, .optimizer_options = &w->optimizer, .model = &w->model,
-                                         .dataset = w->dataset, .block_size = 24, .seed = 5};
+    if (hl_dataset_open(mem, &w->data, w->tokenizer, 1, NULL, &w->dataset, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
+    w->model = (struct hl_model_config){.family = HL_FAMILY_LLAMA,
+                                        .vocab_size = hl_tokenizer_vocab_size(w->tokenizer),
+                                        .hidden_size = 16,
+                                        .num_hidden_layers = 2,
+                                        .num_attention_heads = 2,
+                                        .intermediate_size = 32,
+                                        .max_position_embeddings = 24,
+                                        .tie_word_embeddings = true};
+    w->setup = (struct hl_trainer_setup){.options = &w->train,
+                                         .optimizer_options = &w->optimizer,
+                                         .model = &w->model,
+                                         .dataset = w->dataset,
+                                         .block_size = 24,
+                                         .seed = 5};
 }
 
 static inline void set_word(struct world *w, const char *key, const char *value) {
     struct hl_diag diag = {0};
-    if (hl_config_set(w->config, key, &value, 1, "test", 0, &diag) != HL_OK) fail_msg("%s", diag.text);
+    if (hl_config_set(w->config, key, &value, 1, "test", 0, &diag) != HL_OK)
+        fail_msg("%s", diag.text);
 }
 
 static void close_world(struct world *w) {
