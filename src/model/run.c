@@ -10,7 +10,7 @@
 enum { ALIGN = 64 };
 /* A chunk of logits takes about this much: a small part of a run, and enough rows for the products.
  */
-static const int64_t CHUNK_BYTES = 104 << 20;
+static const int64_t CHUNK_BYTES = 80 << 20;
 /* No array of a run has more, so that counting its bytes cannot overflow. */
 static const int64_t MOST_ELEMENTS = (int64_t)1 << 56;
 
