@@ -35,7 +35,10 @@ struct screen {
 static void screen_open(struct screen *screen, unsigned short columns) {
     memset(screen, 0, sizeof *screen);
     screen->master = posix_openpt(O_RDWR | O_NOCTTY);
-    assert_true(screen->master >= 0);
+    if (screen->master < 0) {
+        print_message("SKIP: no pseudo-terminals here (is /dev/pts mounted?)\n");
+        skip();
+    }
     assert_int_equal(grantpt(screen->master), 0);
     assert_int_equal(unlockpt(screen->master), 0);
     screen->slave = open(ptsname(screen->master), O_RDWR | O_NOCTTY);
