@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/threads.h"
+#include "os/cpu.h"
 #include "os/fs.h"
 #include "os/memory.h"
 #include "os/terminal.h"
@@ -136,6 +138,13 @@ enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *optio
         hl_fs_os()->size(hl_fs_os(), beside) >= 0)
         name = beside;
     return hl_tokenizer_open(mem, *name ? name : "byte", out, diag);
+}
+
+void command_set_threads(int64_t asked) {
+    struct hl_cpu cpu;
+    char why[160];
+    hl_cpu_read(&cpu);
+    hl_threads_set(hl_cpu_threads(&cpu, asked, why, sizeof why));
 }
 
 bool command_wants_help(int n_args, char **args) {

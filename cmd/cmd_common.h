@@ -39,6 +39,9 @@ enum hl_status command_read(int n_args, char **args, const struct hl_option_set 
                             struct hl_config **config_out, struct hl_diag *diag) HL_MUST_CHECK;
 void command_print_help(const char *usage, const struct hl_option_set *sets, size_t n_sets);
 
+/* The team of compute threads: `asked`, or what this machine suggests when it is 0. */
+void command_set_threads(int64_t asked);
+
 bool command_wants_help(int n_args, char **args);
 struct hl_log command_log(void); /* warnings and more to stderr */
 /* "halley train: sentence" on stderr; 2 for a user's mistake, 3 for a number that is none, else 1.

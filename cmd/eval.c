@@ -6,8 +6,6 @@
 
 #include "cmd_common.h"
 #include "command.h"
-#include "kernels/threads.h"
-#include "os/cpu.h"
 #include "os/fs.h"
 #include "os/memory.h"
 #include "os/signal.h"
@@ -145,10 +143,7 @@ int command_eval(int n_args, char **args) {
         status = run_read_options(mem, has_yaml ? yaml : NULL, n_args - 1, args + 1, &options,
                                   &config, &print_only, &diag);
     if (status == HL_OK) {
-        struct hl_cpu cpu;
-        char why[160];
-        hl_cpu_read(&cpu);
-        hl_threads_set(hl_cpu_threads(&cpu, options.train.threads, why, sizeof why));
+        command_set_threads(options.train.threads);
         hl_signal_watch();
         struct asked asked = {0};
         status = read_asked(mem, n_args - 1, args + 1, &asked, &diag);

@@ -4,9 +4,7 @@
 
 #include "cmd_common.h"
 #include "command.h"
-#include "kernels/threads.h"
 #include "os/clock.h"
-#include "os/cpu.h"
 #include "os/memory.h"
 #include "os/signal.h"
 #include "os/terminal.h"
@@ -215,10 +213,7 @@ int command_generate(int n_args, char **args) {
         n_args, args, &set, 1, &folder,
         "name a run's output_dir, a checkpoint or a Hugging Face folder", &config, &diag);
     if (status == HL_OK) {
-        struct hl_cpu cpu;
-        char why[160];
-        hl_cpu_read(&cpu);
-        hl_threads_set(hl_cpu_threads(&cpu, words.threads, why, sizeof why));
+        command_set_threads(words.threads);
         status = run(hl_mem_os(), folder, &words, &log, &diag);
     }
     hl_config_free(config);
