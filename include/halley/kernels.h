@@ -199,6 +199,11 @@ struct hl_kernels {
     void (*from_bf16)(int64_t n, const struct hl_bf16 *x, float *y);
     void (*add)(int64_t n, const float *x, float *y); /* y += x */
     void (*scale)(int64_t n, float factor, float *x); /* x *= factor */
+    /* y = parts[0] + parts[1] + ... in this order, f32: [n_parts] arrays of n elements; y may be
+     * one of them. n_parts >= 1. The bf16 form rounds the sum to bf16 once more, and keeps it as
+     * f32. */
+    void (*sum_parts)(int64_t n, int n_parts, const float *const *parts, float *y);
+    void (*sum_parts_bf16)(int64_t n, int n_parts, const struct hl_bf16 *const *parts, float *y);
 };
 
 /* Floats of scratch for norm and bias backward. */

@@ -90,12 +90,32 @@ static void scale(int64_t n, float factor, float *x) {
     for (int64_t i = 0; i < n; i++) x[i] *= factor;
 }
 
+static void sum_parts(int64_t n, int n_parts, const float *const *parts, float *y) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) {
+        float sum = parts[0][i];
+        for (int p = 1; p < n_parts; p++) sum += parts[p][i];
+        y[i] = sum;
+    }
+}
+
+static void sum_parts_bf16(int64_t n, int n_parts, const struct hl_bf16 *const *parts, float *y) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i++) {
+        float sum = hl_bf16_to_f32(parts[0][i]);
+        for (int p = 1; p < n_parts; p++) sum += hl_bf16_to_f32(parts[p][i]);
+        y[i] = hl_bf16_to_f32(hl_bf16_from_f32(sum));
+    }
+}
+
 void hl_updates_fill_ref(struct hl_kernels *k) {
     k->adamw = adamw;
     k->sgd = sgd;
     k->lion = lion;
     k->sum_squares = sum_squares;
     k->to_bf16 = to_bf16;
+    k->sum_parts = sum_parts;
+    k->sum_parts_bf16 = sum_parts_bf16;
     k->from_bf16 = from_bf16;
     k->add = add;
     k->scale = scale;

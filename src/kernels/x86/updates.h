@@ -123,6 +123,28 @@ static void from_bf16(int64_t n, const struct hl_bf16 *x, float *y) {
         vf_store(y + i, vf_load_bf16(x + i, lanes(n, i)), lanes(n, i));
 }
 
+static void sum_parts(int64_t n, int n_parts, const float *const *parts, float *y) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i += W) {
+        const int64_t k = lanes(n, i);
+        vf sum = vf_load(parts[0] + i, k);
+        for (int p = 1; p < n_parts; p++) sum = vf_add(sum, vf_load(parts[p] + i, k));
+        vf_store(y + i, sum, k);
+    }
+}
+
+static void sum_parts_bf16(int64_t n, int n_parts, const struct hl_bf16 *const *parts, float *y) {
+#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+    for (int64_t i = 0; i < n; i += W) {
+        const int64_t k = lanes(n, i);
+        vf sum = vf_load_bf16(parts[0] + i, k);
+        for (int p = 1; p < n_parts; p++) sum = vf_add(sum, vf_load_bf16(parts[p] + i, k));
+        struct hl_bf16 rounded[W];
+        vf_store_bf16(rounded, sum, k);
+        vf_store(y + i, vf_load_bf16(rounded, k), k);
+    }
+}
+
 static void add(int64_t n, const float *x, float *y) {
 #pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
     for (int64_t i = 0; i < n; i += W) {
@@ -145,6 +167,8 @@ void FILL_UPDATES(struct hl_kernels *k) {
     k->lion = lion;
     k->sum_squares = sum_squares;
     k->to_bf16 = to_bf16;
+    k->sum_parts = sum_parts;
+    k->sum_parts_bf16 = sum_parts_bf16;
     k->from_bf16 = from_bf16;
     k->add = add;
     k->scale = scale;

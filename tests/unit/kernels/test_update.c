@@ -72,6 +72,22 @@ static void add_case(struct rig *r, const int64_t *shape, int variant) {
     r->k->add(*shape, x, rig_f(r, *shape));
 }
 
+/* In place over the last part, as the ranks' own part is. */
+static void sum_parts_case(struct rig *r, const int64_t *shape, int variant) {
+    const float *parts[4];
+    float *own = NULL;
+    (void)variant;
+    for (int p = 0; p < 4; p++) parts[p] = own = rig_f(r, *shape);
+    r->k->sum_parts(*shape, 4, parts, own);
+}
+
+static void sum_parts_bf16_case(struct rig *r, const int64_t *shape, int variant) {
+    const struct hl_bf16 *parts[3];
+    (void)variant;
+    for (int p = 0; p < 3; p++) parts[p] = rig_array(r, HL_BF16, *shape, 0, 1);
+    r->k->sum_parts_bf16(*shape, 3, parts, rig_f(r, *shape));
+}
+
 static void scale_case(struct rig *r, const int64_t *shape, int variant) {
     (void)variant;
     r->k->scale(*shape, 0.37f, rig_f(r, *shape));
@@ -97,6 +113,8 @@ static void test_every_isa(void **state) {
     }
     run_all(casts_case, 0);
     run_all(add_case, 0);
+    run_all(sum_parts_case, 0);
+    run_all(sum_parts_bf16_case, 0);
     run_all(scale_case, 0);
 }
 

@@ -1,0 +1,106 @@
+/* Collective operations of a group of ranks over any wire.
+ *
+ * Sums are f32, ranks left to right: every rank, wire and run gets the same bits. With a bf16 wire
+ * every rank's part, one's own too, is rounded to bf16 before the sum, and the sum once after it.
+ * The owner of a slice gets the other ranks' parts directly (one exchange, not a ring), adds them
+ * in order and hands the result on.
+ *
+ * Operations are asynchronous: start, poll, until they are done. Those on one lane run one after
+ * the other, in the order of their start, which must be the same on all ranks; lanes are
+ * independent. Nothing is allocated after hl_group_new. */
+#ifndef HALLEY_COLLECTIVE_H
+#define HALLEY_COLLECTIVE_H
+
+#include "halley/kernels.h"
+#include "halley/layout.h"
+#include "halley/wire.h"
+
+enum hl_collective_kind {
+    HL_ALL_REDUCE,     /* data f32 [n]: becomes the sum, on all */
+    HL_REDUCE_SCATTER, /* data f32 [n]: this rank's slice becomes the sum; the rest is unchanged */
+    HL_ALL_GATHER,     /* data [n]: all slices but one's own are filled in */
+    HL_BROADCAST,      /* data [n] of root, to all */
+    HL_REDUCE,     /* data f32 [n]: at root it becomes the sum; elsewhere one's own slice does */
+    HL_GATHER,     /* data [n]: at root all slices are filled in */
+    HL_SCATTER,    /* data [n]: each rank's slice comes from root */
+    HL_ALL_TO_ALL, /* data [n] to out [n]: slice p of data goes to p; slice p of out is from p.
+                      unit * n_ranks must divide n */
+    HL_BARRIER,    /* done when all have started it */
+};
+
+/* Slice r of n elements: contiguous, cut at multiples of `unit` elements, sizes differ by at most
+ * one unit, larger ones first. A slice may be empty. */
+struct hl_range hl_slice(int64_t n, int64_t unit, int rank, int n_ranks);
+/* 64 bytes of f32: the cut of parameters, gradients and optimizer state, in all strategies. */
+enum { HL_SLICE_UNIT = 16 };
+
+struct hl_collective_args {
+    enum hl_collective_kind kind;
+    int lane, root;
+    void *data, *out;     /* out: all-to-all only. Borrowed until the operation is done */
+    int64_t n;            /* elements */
+    size_t element_bytes; /* 4: f32 where sums are made; others are moved as they are */
+    int64_t unit;         /* of slices, elements; 0: HL_SLICE_UNIT */
+    enum hl_dtype wire;   /* HL_BF16: f32 data travels rounded */
+    bool one_stage; /* all-reduce: each reads all of each (small n), instead of slices in two steps.
+                       Same bits. hl_all_reduce_one_stage says when it is faster */
+};
+
+struct hl_group;
+/* One operation in flight; the caller's memory, which must stay until it is done. */
+struct hl_flow {
+    int peer; /* rank or HL_EVERYONE */
+    char *data;
+    int64_t n, done; /* elements */
+};
+struct hl_collective {
+    struct hl_collective_args args;
+    enum hl_status status; /* HL_PENDING, HL_OK, an error */
+    struct hl_collective *next;
+    int n_out, n_in;
+    struct hl_flow out[HL_MAX_RANKS], in[HL_MAX_RANKS];
+    bool reduces, reads_everyone, forwards; /* forwards: what is summed goes to everyone at once */
+    float *sum;
+    int64_t sum_n, sum_done;
+    char token[HL_MAX_RANKS]; /* a barrier's data */
+};
+
+/* wire NULL: a group of one. The wire is borrowed. timeout_ns: how long an operation may make no
+ * progress. */
+enum hl_status hl_group_new(struct hl_mem *mem, struct hl_wire *wire,
+                            const struct hl_kernels *kernels, int64_t timeout_ns,
+                            struct hl_group **out, struct hl_diag *diag) HL_MUST_CHECK;
+void hl_group_free(struct hl_group *group);
+int hl_group_rank(const struct hl_group *group); /* a NULL group has one rank, 0 */
+int hl_group_n_ranks(const struct hl_group *group);
+int hl_group_n_lanes(const struct hl_group *group);
+/* For the messages of those who wait for this rank, and ours. */
+void hl_group_tell(struct hl_group *group, enum hl_phase phase, int64_t step);
+
+/* A group of one is done at once. Sizes that do not fit are our own mistake: asserts. */
+void hl_collective_start(struct hl_group *group, const struct hl_collective_args *args,
+                         struct hl_collective *op);
+/* Progress of all lanes. HL_OK: nothing is in flight; HL_PENDING; errors HL_E_PEER and HL_E_TIMEOUT
+ * name the rank that failed or is waited for, its host, phase and step; the group is broken then.
+ */
+enum hl_status hl_group_poll(struct hl_group *group, struct hl_diag *diag) HL_MUST_CHECK;
+/* Poll and sleep until op is done. errors as above */
+enum hl_status hl_collective_wait(struct hl_group *group, struct hl_collective *op,
+                                  struct hl_diag *diag) HL_MUST_CHECK;
+/* Sleep until something may have changed, at most timeout_ns. */
+void hl_group_sleep(struct hl_group *group, int64_t timeout_ns);
+/* Each rank's k values, in rank order: all [n_ranks * k], own values in place. Waits. */
+enum hl_status hl_group_share(struct hl_group *group, double *all, int64_t k,
+                              struct hl_diag *diag) HL_MUST_CHECK;
+
+/* ---- costs: what `plan`, the choice of algorithm and a test read ---- */
+struct hl_collective_cost {
+    int rounds;                  /* exchanges that wait for one another */
+    int64_t bytes_out, bytes_in; /* of this rank, summed over peers; a part for everyone counts
+                                    once for each reader */
+};
+struct hl_collective_cost hl_collective_cost(const struct hl_collective_args *args, int rank,
+                                             int n_ranks);
+bool hl_all_reduce_one_stage(int64_t n, int n_ranks);
+
+#endif

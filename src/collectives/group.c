@@ -1,0 +1,360 @@
+/* Operations in flight on the lanes of a wire: progress, waiting, and whom to blame. */
+#include "collectives/group.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "os/clock.h"
+
+/* Parts of a flow: large ones pass through a cache-sized slot piece by piece, smaller ones are cut
+ * so that sending, adding and copying overlap. Elements. */
+enum { PIECES = 4, LEAST_PIECE = 8192 };
+
+struct lane {
+    struct hl_collective *first, *last;
+};
+
+struct hl_group {
+    struct hl_mem *mem;
+    struct hl_wire *wire; /* NULL: one rank */
+    const struct hl_kernels *kernels;
+    int64_t timeout_ns, idle_ns; /* idle: slept since something moved */
+    int rank, n_ranks;
+    struct lane lanes[HL_MAX_LANES];
+    struct hl_bf16 *own; /* [part_bytes]: this rank's part, rounded */
+    enum hl_phase phase;
+    int64_t step;
+    struct hl_collective share;
+    struct hl_diag broke; /* status not HL_OK: why nothing works any more */
+};
+
+enum hl_status hl_group_new(struct hl_mem *mem, struct hl_wire *wire,
+                            const struct hl_kernels *kernels, int64_t timeout_ns,
+                            struct hl_group **out, struct hl_diag *diag) {
+    struct hl_group *g = hl_alloc(mem, 1, sizeof *g);
+    if (!g) return hl_fail_memory(diag, sizeof *g, "the group of ranks");
+    *g = (struct hl_group){.mem = mem,
+                           .wire = wire,
+                           .kernels = kernels,
+                           .timeout_ns = timeout_ns,
+                           .rank = wire ? wire->rank : 0,
+                           .n_ranks = wire ? wire->n_ranks : 1};
+    if (wire && !(g->own = hl_alloc(mem, wire->part_bytes, 1))) {
+        hl_free(mem, g);
+        return hl_fail_memory(diag, wire->part_bytes, "the group of ranks");
+    }
+    *out = g;
+    return HL_OK;
+}
+
+void hl_group_free(struct hl_group *g) {
+    if (!g) return;
+    hl_free(g->mem, g->own);
+    hl_free(g->mem, g);
+}
+
+int hl_group_rank(const struct hl_group *g) { return g ? g->rank : 0; }
+int hl_group_n_ranks(const struct hl_group *g) { return g ? g->n_ranks : 1; }
+int hl_group_n_lanes(const struct hl_group *g) { return g && g->wire ? g->wire->n_lanes : 1; }
+
+void hl_group_tell(struct hl_group *g, enum hl_phase phase, int64_t step) {
+    if (!g || (g->phase == phase && g->step == step)) return;
+    g->phase = phase;
+    g->step = step;
+    if (g->wire) g->wire->ops->tell(g->wire, phase, step);
+}
+
+/* ---- whom we wait for ---- */
+
+static const char *kind_name(enum hl_collective_kind kind) {
+    static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather",
+                                        "broadcast",  "reduce",         "gather",
+                                        "scatter",    "all-to-all",     "barrier"};
+    return names[kind];
+}
+
+static enum hl_status explain(struct hl_group *g, enum hl_status status,
+                              const struct hl_collective *op, int rank, struct hl_diag *diag) {
+    struct hl_peer p = {0};
+    char who[200];
+    if (rank < 0)
+        return hl_fail(diag, status, "rank %d waited %lld s for others to take its part of a %s",
+                       g->rank, (long long)(g->timeout_ns / 1000000000), kind_name(op->args.kind));
+    g->wire->ops->peer(g->wire, rank, &p);
+    (void)snprintf(who, sizeof who, "rank %d (host %s, pid %lld; last seen: %s of step %lld)", rank,
+                   *p.host ? p.host : "not known", (long long)p.pid, hl_phase_name(p.phase),
+                   (long long)p.step);
+    if (status == HL_E_TIMEOUT)
+        return hl_fail(
+            diag, status,
+            "waited %lld s for %s in %s, in the phase %s of step %lld; a larger --timeout "
+            "waits longer",
+            (long long)(g->timeout_ns / 1000000000), who, kind_name(op->args.kind),
+            hl_phase_name(g->phase), (long long)g->step);
+    if (p.state == HL_PEER_FAILED) return hl_fail(diag, status, "%s gave up: %s", who, p.why);
+    return hl_fail(diag, status, "%s %s; noticed in the phase %s of step %lld", who,
+                   p.state == HL_PEER_LEFT ? "has left the run" : "is gone",
+                   hl_phase_name(g->phase), (long long)g->step);
+}
+
+static struct hl_stream read_stream(const struct hl_group *g, const struct hl_collective *op,
+                                    int from) {
+    return (struct hl_stream){op->args.lane, from, op->reads_everyone ? HL_EVERYONE : g->rank};
+}
+/* Sums of slices come directly, those of whole arrays through everyone's stream. */
+static struct hl_stream sum_stream(const struct hl_group *g, const struct hl_collective *op,
+                                   int from) {
+    return (struct hl_stream){op->args.lane, from, op->args.one_stage ? HL_EVERYONE : g->rank};
+}
+
+/* The rank that holds the operation up: of those whose parts we lack, the one that sent least,
+ * since the others may wait for it too. */
+static int awaited(struct hl_group *g, const struct hl_collective *op) {
+    const void *data;
+    size_t bytes;
+    const struct hl_flow *least = NULL;
+    for (int p = 0; p < g->n_ranks && op->reduces && op->sum_done < op->sum_n; p++)
+        if (p != g->rank &&
+            g->wire->ops->view(g->wire, sum_stream(g, op, p), &data, &bytes) != HL_OK)
+            return p;
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i].done < op->in[i].n && (!least || op->in[i].done < least->done))
+            least = &op->in[i];
+    for (int i = 0; i < op->n_out && !least; i++)
+        if (op->out[i].done < op->out[i].n) least = &op->out[i];
+    return least ? least->peer : -1;
+}
+
+/* ---- progress ---- */
+
+static int64_t piece(const struct hl_group *g, const struct hl_collective *op, int64_t n) {
+    int64_t most = (int64_t)(g->wire->part_bytes / hl_collective_wire_bytes(op));
+    int64_t size = (n / PIECES + HL_SLICE_UNIT - 1) / HL_SLICE_UNIT * HL_SLICE_UNIT;
+    if (size < LEAST_PIECE) size = LEAST_PIECE;
+    return size < most ? size : most;
+}
+
+static enum hl_status send(struct hl_group *g, struct hl_collective *op, struct hl_flow *flow,
+                           int64_t limit, bool *moved) {
+    struct hl_stream stream = {op->args.lane, g->rank, flow->peer};
+    size_t size = op->args.element_bytes;
+    int64_t step = piece(g, op, flow->n);
+    while (flow->done < limit) {
+        void *room;
+        enum hl_status status = g->wire->ops->reserve(g->wire, stream, &room);
+        if (status != HL_OK) return status == HL_PENDING ? HL_OK : status;
+        int64_t n = limit - flow->done < step ? limit - flow->done : step;
+        const char *from = flow->data + (size_t)flow->done * size;
+        if (op->args.wire == HL_BF16)
+            g->kernels->to_bf16(n, (const float *)(const void *)from, room);
+        else memcpy(room, from, (size_t)n * size);
+        status = g->wire->ops->commit(g->wire, stream, (size_t)n * hl_collective_wire_bytes(op));
+        if (status != HL_OK) return status;
+        flow->done += n;
+        *moved = true;
+    }
+    return HL_OK;
+}
+
+static enum hl_status send_all(struct hl_group *g, struct hl_collective *op, bool *moved) {
+    bool earlier_done = true;
+    enum hl_status status = HL_OK;
+    for (int i = 0; i < op->n_out && status == HL_OK; i++) {
+        struct hl_flow *flow = &op->out[i];
+        int64_t limit = flow->n;
+        if (op->forwards && i == op->n_out - 1) {
+            limit = op->sum_done;
+            if (op->args.kind == HL_REDUCE && !earlier_done) limit = 0; /* the same stream */
+        }
+        status = send(g, op, flow, limit, moved);
+        earlier_done &= flow->done == flow->n;
+    }
+    return status;
+}
+
+/* A part that does not fit is not of this operation: the ranks run different programs. */
+static enum hl_status check_part(const struct hl_flow *flow, size_t bytes, size_t wire_bytes) {
+    bool fits = bytes > 0 && bytes % wire_bytes == 0 &&
+                (int64_t)(bytes / wire_bytes) <= flow->n - flow->done;
+    return fits ? HL_OK : HL_E_FORMAT;
+}
+
+static enum hl_status receive(struct hl_group *g, struct hl_collective *op, struct hl_flow *flow,
+                              bool *moved) {
+    struct hl_stream stream = read_stream(g, op, flow->peer);
+    size_t wire_bytes = hl_collective_wire_bytes(op);
+    while (flow->done < flow->n) {
+        const void *data;
+        size_t bytes;
+        enum hl_status status = g->wire->ops->view(g->wire, stream, &data, &bytes);
+        if (status != HL_OK) return status == HL_PENDING ? HL_OK : status;
+        if ((status = check_part(flow, bytes, wire_bytes)) != HL_OK) return status;
+        char *to = flow->data + (size_t)flow->done * op->args.element_bytes;
+        int64_t n = (int64_t)(bytes / wire_bytes);
+        if (op->args.wire == HL_BF16) g->kernels->from_bf16(n, data, (float *)(void *)to);
+        else memcpy(to, data, bytes);
+        if ((status = g->wire->ops->release(g->wire, stream)) != HL_OK) return status;
+        flow->done += n;
+        *moved = true;
+    }
+    return HL_OK;
+}
+
+static void add_up(struct hl_group *g, struct hl_collective *op, const void **parts, int64_t n) {
+    float *own = op->sum + op->sum_done;
+    if (op->args.wire == HL_BF16) {
+        g->kernels->to_bf16(n, own, g->own);
+        parts[g->rank] = g->own;
+        g->kernels->sum_parts_bf16(n, g->n_ranks, (const struct hl_bf16 *const *)parts, own);
+    } else {
+        parts[g->rank] = own;
+        g->kernels->sum_parts(n, g->n_ranks, (const float *const *)parts, own);
+    }
+}
+
+static enum hl_status sum(struct hl_group *g, struct hl_collective *op, bool *moved) {
+    const struct hl_flow whole = {.n = op->sum_n, .done = op->sum_done};
+    const void *parts[HL_MAX_RANKS];
+    size_t bytes = 0, first = 0;
+    enum hl_status status;
+    if (op->args.one_stage && op->out[0].done <= op->sum_done) return HL_OK; /* not yet sent */
+    for (int p = 0; p < g->n_ranks; p++) {
+        if (p == g->rank) continue;
+        status = g->wire->ops->view(g->wire, sum_stream(g, op, p), &parts[p], &bytes);
+        if (status != HL_OK) return status;
+        if (first == 0) first = bytes;
+        if (bytes != first) return HL_E_FORMAT;
+    }
+    status = check_part(&whole, bytes, hl_collective_wire_bytes(op));
+    if (status != HL_OK) return status;
+    int64_t n = (int64_t)(bytes / hl_collective_wire_bytes(op));
+    if (op->args.one_stage && op->out[0].done < op->sum_done + n) return HL_OK;
+    add_up(g, op, parts, n);
+    for (int p = 0; p < g->n_ranks; p++)
+        if (p != g->rank &&
+            (status = g->wire->ops->release(g->wire, sum_stream(g, op, p))) != HL_OK)
+            return status;
+    op->sum_done += n;
+    *moved = true;
+    return HL_OK;
+}
+
+static bool done(const struct hl_collective *op) {
+    if (op->reduces && op->sum_done < op->sum_n) return false;
+    for (int i = 0; i < op->n_out; i++)
+        if (op->out[i].done < op->out[i].n) return false;
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i].done < op->in[i].n) return false;
+    return true;
+}
+
+static enum hl_status advance(struct hl_group *g, struct hl_collective *op, bool *moved) {
+    enum hl_status status = send_all(g, op, moved);
+    if (status == HL_OK && op->reduces && op->sum_done < op->sum_n) status = sum(g, op, moved);
+    if (status == HL_PENDING) status = HL_OK;
+    bool held = op->args.kind == HL_REDUCE && op->sum_done < op->sum_n; /* the same streams */
+    for (int i = 0; i < op->n_in && status == HL_OK && !held; i++)
+        status = receive(g, op, &op->in[i], moved);
+    return status;
+}
+
+static enum hl_status advance_lane(struct hl_group *g, struct lane *lane, bool *moved) {
+    while (lane->first) {
+        struct hl_collective *op = lane->first;
+        bool step;
+        do {
+            step = false;
+            op->status = advance(g, op, &step);
+            *moved |= step;
+            if (op->status != HL_OK) return op->status;
+        } while (step && !done(op));
+        op->status = HL_PENDING;
+        if (!done(op)) return HL_PENDING;
+        op->status = HL_OK;
+        lane->first = op->next;
+    }
+    return HL_OK;
+}
+
+/* Nothing works any more: operations in flight end with the status, and so does every later one. */
+static enum hl_status give_up(struct hl_group *g, enum hl_status status, struct hl_collective *op,
+                              struct hl_diag *diag) {
+    if (status == HL_E_PEER) status = explain(g, status, op, g->wire->failed_rank, &g->broke);
+    else if (status == HL_E_TIMEOUT) status = explain(g, status, op, awaited(g, op), &g->broke);
+    else
+        status = hl_fail(&g->broke, status,
+                         "rank %d got a part that does not belong to its %s: the ranks do not run "
+                         "the same configuration",
+                         g->rank, kind_name(op->args.kind));
+    for (int l = 0; l < g->wire->n_lanes; l++) {
+        for (struct hl_collective *o = g->lanes[l].first; o; o = o->next) o->status = status;
+        g->lanes[l].first = NULL;
+    }
+    if (diag) *diag = g->broke;
+    return status;
+}
+
+enum hl_status hl_group_poll(struct hl_group *g, struct hl_diag *diag) {
+    bool moved = false;
+    struct hl_collective *oldest = NULL;
+    if (!g || !g->wire) return HL_OK;
+    if (g->broke.status != HL_OK) {
+        if (diag) *diag = g->broke;
+        return g->broke.status;
+    }
+    for (int l = 0; l < g->wire->n_lanes; l++) {
+        enum hl_status status = advance_lane(g, &g->lanes[l], &moved);
+        if (status < 0) return give_up(g, status, g->lanes[l].first, diag);
+        if (status == HL_PENDING && !oldest) oldest = g->lanes[l].first;
+    }
+    if (moved) g->idle_ns = 0;
+    if (!oldest) return HL_OK;
+    if (g->idle_ns > g->timeout_ns) return give_up(g, HL_E_TIMEOUT, oldest, diag);
+    return HL_PENDING;
+}
+
+void hl_collective_start(struct hl_group *g, const struct hl_collective_args *args,
+                         struct hl_collective *op) {
+    hl_collective_prepare(args, hl_group_rank(g), hl_group_n_ranks(g), op);
+    if (hl_group_n_ranks(g) == 1) {
+        op->status = HL_OK;
+        return;
+    }
+    assert(args->lane >= 0 && args->lane < g->wire->n_lanes);
+    op->status = g->broke.status != HL_OK ? g->broke.status : HL_PENDING;
+    if (op->status != HL_PENDING) return;
+    struct lane *lane = &g->lanes[args->lane];
+    if (lane->first) lane->last->next = op;
+    else lane->first = op;
+    lane->last = op;
+}
+
+void hl_group_sleep(struct hl_group *g, int64_t timeout_ns) {
+    if (!g || !g->wire) return;
+    int64_t before = hl_clock_ns();
+    (void)g->wire->ops->wait(g->wire, timeout_ns);
+    g->idle_ns += hl_clock_ns() - before;
+}
+
+enum hl_status hl_collective_wait(struct hl_group *g, struct hl_collective *op,
+                                  struct hl_diag *diag) {
+    if (op->status == HL_OK) return HL_OK;
+    for (;;) {
+        enum hl_status status = hl_group_poll(g, diag);
+        if (status < 0) return status;
+        if (op->status == HL_OK) return HL_OK;
+        hl_group_sleep(g, 100000000);
+    }
+}
+
+enum hl_status hl_group_share(struct hl_group *g, double *all, int64_t k, struct hl_diag *diag) {
+    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
+                                            .data = all,
+                                            .n = k * hl_group_n_ranks(g),
+                                            .element_bytes = sizeof *all,
+                                            .unit = k};
+    if (hl_group_n_ranks(g) == 1) return HL_OK;
+    hl_collective_start(g, &args, &g->share);
+    return hl_collective_wait(g, &g->share, diag);
+}

@@ -1,0 +1,74 @@
+/* The protocol of wires whose ranks share memory: threads of one process, processes over a pool.
+ *
+ * Each stream is a ring of slots for parts. A slot's bell is a 64-byte line that only the sender
+ * writes; each reader has an acknowledgement line of its own. Bells and acknowledgements hold
+ * sequence numbers that only grow, so nothing is ever reset. How bytes and lines become visible to
+ * others is the memory's business (struct hl_ring_memory): on one coherent machine by ordered
+ * stores, on a pool without coherence by flushes. Offsets, never pointers, lie in shared memory. */
+#ifndef HALLEY_WIRES_RING_H
+#define HALLEY_WIRES_RING_H
+
+#include "halley/wire.h"
+
+/* One line: one writer, ever. */
+struct hl_line {
+    _Alignas(64) uint64_t value; /* written last, read first */
+    uint32_t bytes, incarnation;
+    uint64_t rest[6];
+};
+
+/* The bytes of a ring, and what makes them visible. Offsets from its start. */
+struct hl_ring_memory;
+struct hl_ring_memory_ops {
+    void *(*room)(struct hl_ring_memory *m, size_t offset, size_t bytes); /* to be written */
+    /* What was written to room is visible to whoever sees a line that is rung after this. */
+    void (*publish)(struct hl_ring_memory *m, size_t offset, size_t bytes);
+    void (*ring)(struct hl_ring_memory *m, size_t offset, const struct hl_line *line);
+    void (*look)(struct hl_ring_memory *m, size_t offset, struct hl_line *line_out);
+    /* What was published before the line that was looked at. Valid until its acknowledgement. */
+    const void *(*fetch)(struct hl_ring_memory *m, size_t offset, size_t bytes);
+    void (*close)(struct hl_ring_memory *m); /* the last call; may be NULL */
+};
+struct hl_ring_memory {
+    const struct hl_ring_memory_ops *ops;
+    char *base; /* coherent memory: where it is mapped */
+};
+/* Coherent memory at base: ordered loads and stores, no flushes. */
+extern const struct hl_ring_memory_ops hl_ring_coherent;
+
+/* Where ranks of one kernel sleep; not part of the shared memory above. */
+struct hl_ring_bed {
+    _Alignas(64) uint32_t word; /* changes when the rank should look again */
+    uint32_t sleeping;
+};
+
+struct hl_ring_shape {
+    int n_ranks, n_lanes, n_slots;
+    size_t part_bytes;
+};
+size_t hl_ring_bytes(const struct hl_ring_shape *shape);
+
+/* Join as `rank`. memory is owned by the wire from here on and closed with it, also on failure.
+ * beds [n_ranks], NULL: ranks live on several kernels and look again after short sleeps.
+ * incarnation: not 0, equal on all ranks; lines of another are ignored.
+ * dead_after_ns: a peer whose heart has not beaten for so long is dead; 0: hearts are not watched
+ */
+struct hl_ring_place {
+    const char *name;
+    struct hl_ring_shape shape;
+    int rank;
+    struct hl_ring_memory *memory;
+    struct hl_ring_bed *beds;
+    uint32_t incarnation;
+    int64_t dead_after_ns;
+};
+enum hl_status hl_ring_open(struct hl_mem *mem, const struct hl_ring_place *place,
+                            struct hl_wire **out, struct hl_diag *diag) HL_MUST_CHECK;
+/* One more beat of this rank's heart; from any one thread. */
+void hl_ring_beat(struct hl_ring_memory *memory, const struct hl_ring_shape *shape, int rank,
+                  uint32_t incarnation, uint64_t beat);
+/* Say of a rank that its process is gone; only the one who watches processes may. */
+void hl_ring_bury(struct hl_ring_memory *memory, const struct hl_ring_shape *shape, int rank,
+                  uint32_t incarnation, struct hl_ring_bed *beds);
+
+#endif
