@@ -1,6 +1,6 @@
 /* A subcommand takes the words after its name and returns the exit status:
- * 0 done, 1 failed, 2 usage or configuration, 130 / 143 stopped by SIGINT / SIGTERM after saving.
- */
+ * 0 done, 1 failed, 2 usage or configuration, 3 a number that is none,
+ * 129 / 130 / 143 stopped by SIGHUP / SIGINT / SIGTERM after saving. */
 #ifndef HALLEY_COMMAND_H
 #define HALLEY_COMMAND_H
 

@@ -78,7 +78,10 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
                                      .block_size = job->options.data.block_size,
                                      .seed = job->options.data.seed,
                                      .log = log};
-    enum hl_status status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag);
+    struct hl_lock lock = {.file = -1}; /* only to tell now; the run itself takes it again */
+    enum hl_status status = hl_run_folder_lock(hl_fs_os(), o->output_dir, &lock, diag);
+    hl_lock_release(&lock);
+    if (status == HL_OK) status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag);
     if (status == HL_OK) status = open_tokenizer(job, diag);
     if (status == HL_OK) status = resolve_model(job, diag);
     if (status == HL_OK)
@@ -110,6 +113,7 @@ static int exit_status(enum hl_run_end end) {
     case HL_RUN_MINUTES: return 0;
     case HL_RUN_SIGINT: return 128 + HL_SIGNAL_INT;
     case HL_RUN_SIGTERM: return 128 + HL_SIGNAL_TERM;
+    case HL_RUN_SIGHUP: return 128 + HL_SIGNAL_HUP;
     }
     return 1;
 }

@@ -131,14 +131,14 @@ enum hl_status hl_trainer_resume(struct hl_trainer *trainer, const char *checkpo
                                  struct hl_diag *diag) HL_MUST_CHECK;
 
 /* ---- a whole run ---- */
-enum hl_run_end { HL_RUN_DONE, HL_RUN_MINUTES, HL_RUN_SIGINT, HL_RUN_SIGTERM };
+enum hl_run_end { HL_RUN_DONE, HL_RUN_MINUTES, HL_RUN_SIGINT, HL_RUN_SIGTERM, HL_RUN_SIGHUP };
 struct hl_train_run {
     struct hl_trainer_setup trainer;
     const struct hl_tokenizer *tokenizer;
     const char *tokenizer_json, *run_yaml;
     const char *weights_dir; /* start from these weights; NULL: initialise */
     int progress_fd;         /* -1: none */
-    int (*signalled)(void);  /* 0, or the number of SIGINT or SIGTERM; NULL: never */
+    int (*signalled)(void);  /* 0, or the number of SIGINT, SIGTERM or SIGHUP; NULL: never */
     double started_seconds;  /* hl_clock at process start, for max_minutes */
 };
 enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *run,

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-static const int watched[] = {SIGINT, SIGTERM};
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_WATCHED = sizeof watched / sizeof *watched };
 
 static volatile sig_atomic_t pending;
@@ -19,7 +19,8 @@ static _Alignas(64) char stack[64 * 1024];
 static stack_t stack_before;
 
 static void on_signal(int number) {
-    if (pending) _exit(128 + number);
+    if (pending && number == SIGHUP) return;
+    if (pending && pending != SIGHUP) _exit(128 + number);
     pending = number;
 }
 

@@ -1,6 +1,7 @@
-/* SIGINT and SIGTERM ask for a clean stop: the loop finishes its step, saves and exits 130 or 143.
- * A second one of either kind ends the process at once with the same status, for when saving itself
- * is what hangs. */
+/* SIGINT, SIGTERM and SIGHUP ask for a clean stop: the loop finishes its step, saves and exits 130,
+ * 143 or 129. A second SIGINT or SIGTERM ends the process at once with its own status, for when
+ * saving itself is what hangs. SIGHUP is never that second one: shells, the kernel and systemd send
+ * it beside other signals, or twice, when a terminal or a session goes. */
 #ifndef HALLEY_OS_SIGNAL_H
 #define HALLEY_OS_SIGNAL_H
 
@@ -10,8 +11,10 @@
 void hl_signal_watch(void);
 /* Go back to what was before, and forget what came. */
 void hl_signal_unwatch(void);
-/* The first signal that came since watching began; 0: none. */
+/* The signal that asked to stop since watching began; 0: none. One that follows a SIGHUP takes its
+ * place. */
 enum {
+    HL_SIGNAL_HUP = 1,
     HL_SIGNAL_INT = 2,
     HL_SIGNAL_TERM = 15
 }; /* POSIX's numbers; a program that stopped for one exits 128 + number */

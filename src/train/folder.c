@@ -96,7 +96,7 @@ static enum hl_status remove_run(struct hl_fs *fs, const char *path, struct hl_d
 
 /* ---- making ---- */
 
-static enum hl_status make_parents(struct hl_fs *fs, const char *path, struct hl_diag *diag) {
+enum hl_status hl_run_folder_make(struct hl_fs *fs, const char *path, struct hl_diag *diag) {
     char part[HL_PATH_CAPACITY];
     if (strlen(path) >= sizeof part)
         return hl_fail(diag, HL_E_USER, "output_dir: the path is too long");
@@ -124,11 +124,25 @@ enum hl_status hl_run_folder_check(struct hl_fs *fs, const char *path, bool may_
                    path);
 }
 
+enum hl_status hl_run_folder_lock(struct hl_fs *fs, const char *path, struct hl_lock *lock,
+                                  struct hl_diag *diag) {
+    char file[HL_PATH_CAPACITY], who[40] = "";
+    long holder = 0;
+    if (lock->file >= 0 || !hl_is_folder(fs, path) || !hl_path_join(file, path, ".lock"))
+        return HL_OK;
+    if (hl_lock_take(lock, file, &holder) != HL_E_AGAIN) return HL_OK;
+    if (holder > 0) (void)snprintf(who, sizeof who, ", process %ld", holder);
+    return hl_fail(diag, HL_E_USER,
+                   "output_dir: another training writes to %s%s; wait for it, stop it, or name "
+                   "another folder",
+                   path, who);
+}
+
 enum hl_status hl_run_folder_prepare(struct hl_fs *fs, const char *path, bool going_on,
                                      bool overwrite, struct hl_diag *diag) {
     enum hl_status status = hl_run_folder_check(fs, path, going_on || overwrite, diag);
     if (status != HL_OK) return status;
-    if (!hl_is_folder(fs, path)) return make_parents(fs, path, diag);
+    if (!hl_is_folder(fs, path)) return hl_run_folder_make(fs, path, diag);
     return going_on || !holds_run(fs, path) ? HL_OK : remove_run(fs, path, diag);
 }
 

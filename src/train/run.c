@@ -25,9 +25,10 @@ struct run {
     struct hl_trainer *t;
     struct hl_metrics *metrics;
     struct hl_progress *progress;
-    double peak_flops;  /* of products, measured at start */
-    double eval_loss;   /* NaN: none yet */
-    int64_t saved_step; /* newest checkpoint of this run, -1 none */
+    double peak_flops;   /* of products, measured at start */
+    double eval_loss;    /* NaN: none yet */
+    int64_t saved_step;  /* newest checkpoint of this run, -1 none */
+    struct hl_lock lock; /* on output_dir */
     /* since the last metrics row */
     int64_t tokens, n_steps;
     double seconds, data_wait;
@@ -72,7 +73,7 @@ static enum hl_status find_resume(struct run *r, char *path, size_t capacity,
         (void)snprintf(path, capacity, "%s", r->o->resume_from_checkpoint);
         return HL_OK;
     }
-    if (!r->o->resume || !hl_is_folder(hl_fs_os(), r->o->output_dir)) return HL_OK;
+    if (!r->o->resume) return HL_OK;
     enum hl_status status = hl_checkpoint_latest(r->mem, hl_fs_os(), r->o->output_dir, path,
                                                  capacity, r->setup->trainer.log, diag);
     if (status != HL_END) return status;
@@ -320,10 +321,28 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s,
 
 static bool should_stop(struct run *r, enum hl_run_end *end) {
     int signal = r->setup->signalled ? r->setup->signalled() : 0;
-    if (signal) return *end = signal == HL_SIGNAL_INT ? HL_RUN_SIGINT : HL_RUN_SIGTERM, true;
+    if (signal)
+        return *end = signal == HL_SIGNAL_INT   ? HL_RUN_SIGINT
+                      : signal == HL_SIGNAL_HUP ? HL_RUN_SIGHUP
+                                                : HL_RUN_SIGTERM,
+               true;
     double minutes = ((double)hl_clock_ns() * 1e-9 - r->setup->started_seconds) / 60;
     if (r->o->max_minutes > 0 && minutes >= r->o->max_minutes) return *end = HL_RUN_MINUTES, true;
     return false;
+}
+
+/* A run that ended before its last step says why, and how it goes on. */
+static void say_stopped(struct run *r, enum hl_run_end end) {
+    static const char *const why[] = {[HL_RUN_MINUTES] = "max_minutes are over",
+                                      [HL_RUN_SIGINT] = "SIGINT",
+                                      [HL_RUN_SIGTERM] = "SIGTERM",
+                                      [HL_RUN_SIGHUP] = "SIGHUP"};
+    char text[HL_PATH_CAPACITY + 128];
+    if (end == HL_RUN_DONE) return;
+    (void)snprintf(text, sizeof text,
+                   "stopped after step %lld of %lld (%s) and saved in %s; --resume goes on",
+                   (long long)r->t->step, (long long)r->t->n_steps, why[end], r->o->output_dir);
+    say(r, text);
 }
 
 static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag *diag) {
@@ -337,7 +356,9 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
         if (status == HL_E_NUMERIC && r->saved_step < 0 && r->t->step > 0) try_save(r);
         if (status != HL_OK) return status;
     }
-    return save(r, diag);
+    enum hl_status status = save(r, diag);
+    if (status == HL_OK) say_stopped(r, *end);
+    return status;
 }
 
 static void say_lost(struct run *r) {
@@ -350,9 +371,22 @@ static void say_lost(struct run *r) {
     say(r, text);
 }
 
+/* The folder becomes this run's. An older run in it is removed last of all: nothing that may fail
+ * comes after it, and the weights may have come from it. */
+static enum hl_status take_folder(struct run *r, bool going_on, struct hl_diag *diag) {
+    struct hl_fs *fs = hl_fs_os();
+    const char *path = r->o->output_dir;
+    enum hl_status status = hl_run_folder_make(fs, path, diag);
+    if (status == HL_OK) status = hl_run_folder_lock(fs, path, &r->lock, diag);
+    if (status != HL_OK) return status;
+    return hl_run_folder_prepare(fs, path, going_on, r->o->overwrite_output_dir, diag);
+}
+
 static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
-    char resume[HL_PATH_CAPACITY];
-    enum hl_status status = find_resume(r, resume, sizeof resume, diag);
+    char resume[HL_PATH_CAPACITY] = "";
+    /* before its checkpoints are looked at: another run may be writing one */
+    enum hl_status status = hl_run_folder_lock(hl_fs_os(), r->o->output_dir, &r->lock, diag);
+    if (status == HL_OK) status = find_resume(r, resume, sizeof resume, diag);
     bool going_on = status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir));
     struct hl_memory memory;
     hl_memory_read(&memory);
@@ -362,11 +396,7 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     if (status == HL_OK) status = hl_memory_check(r->mem, &r->setup->trainer, &memory, diag);
     if (status == HL_OK) status = hl_trainer_new(r->mem, &r->setup->trainer, &r->t, diag);
     if (status == HL_OK) status = load_start(r, *resume ? resume : NULL, diag);
-    /* An older run is removed last of all: nothing above may fail after it, and the weights may
-     * have come from it. */
-    if (status == HL_OK)
-        status = hl_run_folder_prepare(hl_fs_os(), r->o->output_dir, going_on,
-                                       r->o->overwrite_output_dir, diag);
+    if (status == HL_OK) status = take_folder(r, going_on, diag);
     if (status != HL_OK) return status;
     if (*resume) {
         if (hl_is_inside(resume, r->o->output_dir)) r->saved_step = r->t->step;
@@ -388,7 +418,8 @@ enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup
                     .o = setup->trainer.options,
                     .mem = mem,
                     .eval_loss = NAN,
-                    .saved_step = -1};
+                    .saved_step = -1,
+                    .lock = {.file = -1}};
     enum hl_status status = HL_OK;
     if (setup->progress_fd >= 0)
         status = hl_progress_new(mem, setup->progress_fd, &r.progress, diag);
@@ -403,6 +434,7 @@ enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup
     }
     hl_progress_free(r.progress);
     hl_metrics_close(r.metrics);
+    hl_lock_release(&r.lock);
     hl_trainer_free(r.t);
     return status;
 }

@@ -50,6 +50,24 @@ static void test_second(void **state) {
     assert_int_equal(status_after(SIGTERM, SIGINT), 130);
 }
 
+/* A terminal or a session that goes sends SIGHUP twice, or beside SIGTERM in either order: none of
+ * these is a second wish to stop, so the child lives on to its own exit status. */
+static void test_hangup(void **state) {
+    (void)state;
+    hl_signal_watch();
+    assert_int_equal(raise(SIGHUP), 0);
+    assert_int_equal(raise(SIGHUP), 0);
+    assert_int_equal(hl_signal_pending(), SIGHUP);
+    assert_int_equal(raise(SIGTERM), 0);
+    assert_int_equal(hl_signal_pending(), SIGTERM);
+    assert_int_equal(raise(SIGHUP), 0);
+    assert_int_equal(hl_signal_pending(), SIGTERM);
+    hl_signal_unwatch();
+    assert_int_equal(status_after(SIGHUP, SIGHUP), 1);
+    assert_int_equal(status_after(SIGTERM, SIGHUP), 1);
+    assert_int_equal(status_after(SIGHUP, SIGTERM), 1);
+}
+
 /* nohup: what was ignored stays ignored. */
 static void test_ignored(void **state) {
     (void)state;
@@ -79,8 +97,8 @@ static void test_own_stack(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first), cmocka_unit_test(test_second),
-                                       cmocka_unit_test(test_ignored),
-                                       cmocka_unit_test(test_own_stack)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first), cmocka_unit_test(test_second), cmocka_unit_test(test_ignored),
+        cmocka_unit_test(test_hangup), cmocka_unit_test(test_own_stack)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
