@@ -96,6 +96,9 @@ static enum hl_status run(struct hl_mem *mem, const char *folder, struct run_opt
             score(&model, data, own_data ? HL_SPLIT_VALIDATION : HL_SPLIT_TRAIN, rows, &s, diag);
     if (status == HL_OK && s.n == 0)
         status = hl_fail(diag, HL_E_USER, "the data holds nothing to predict");
+    if (status == HL_OK && !isfinite(s.sum))
+        status = hl_fail(diag, HL_E_NUMERIC,
+                         "the loss is not a finite number; are the weights in %s sound?", folder);
     if (status == HL_OK) print_score(&model, &s, own_data ? hl_dataset_bigram_loss(data) : NAN);
     hl_dataset_free(data);
     hl_loaded_close(&model);
@@ -136,7 +139,9 @@ int command_eval(int n_args, char **args) {
     struct hl_config *config = NULL;
     char folder[HL_PATH_CAPACITY], yaml[HL_PATH_CAPACITY];
     bool print_only = false;
-    enum hl_status status = hl_loaded_find(mem, args[0], folder, sizeof folder, &log, &diag);
+    struct asked asked = {0};
+    enum hl_status status = read_asked(mem, n_args - 1, args + 1, &asked, &diag);
+    if (status == HL_OK) status = hl_loaded_find(mem, args[0], folder, sizeof folder, &log, &diag);
     bool has_yaml = status == HL_OK && hl_path_join(yaml, folder, "run.yaml") &&
                     hl_fs_os()->size(hl_fs_os(), yaml) >= 0;
     if (status == HL_OK)
@@ -145,11 +150,7 @@ int command_eval(int n_args, char **args) {
     if (status == HL_OK) {
         command_set_threads(options.train.threads);
         hl_signal_watch();
-        struct asked asked = {0};
-        status = read_asked(mem, n_args - 1, args + 1, &asked, &diag);
-        if (status == HL_OK)
-            status =
-                run(mem, folder, &options, has_yaml && !asked.data, asked.tokenizer, &log, &diag);
+        status = run(mem, folder, &options, has_yaml && !asked.data, asked.tokenizer, &log, &diag);
     }
     hl_config_free(config);
     if (status != HL_OK)

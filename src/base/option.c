@@ -159,6 +159,8 @@ enum hl_status hl_config_unknown(const struct hl_config *config, const char *key
 
 /* ---- values ---- */
 
+enum { HUGE_RANGE = 1000000000 }; /* nobody reads a bound above it */
+
 void hl_option_range(const struct hl_option *row, char *out, size_t capacity) {
     char least[40], most[40];
     const char *unit = row->unit ? row->unit : "", *space = row->unit ? " " : "";
@@ -166,7 +168,6 @@ void hl_option_range(const struct hl_option *row, char *out, size_t capacity) {
     if (row->kind != HL_OPT_I64 && row->kind != HL_OPT_F64) return;
     hl_print_f64(least, sizeof least, row->least);
     hl_print_f64(most, sizeof most, row->most);
-    enum { HUGE_RANGE = 1000000000 }; /* nobody reads a bound above it */
     if (row->least == 0 && row->most == 0) return;
     if (row->most >= HUGE_RANGE)
         (void)snprintf(out, capacity, "at least %s%s%s", least, space, unit);
@@ -207,9 +208,15 @@ static enum hl_status refuse(const struct refusal *refusal, const char *format, 
 /* Longest part of a user's text that is quoted back. */
 enum { QUOTED = 80 };
 
-static enum hl_status out_of_range(const struct refusal *refusal, const char *text) {
-    char range[128];
-    hl_option_range(refusal->entry->row, range, sizeof range);
+static enum hl_status out_of_range(const struct refusal *refusal, const char *text, double value) {
+    const struct hl_option *row = refusal->entry->row;
+    char range[128], most[40];
+    hl_option_range(row, range, sizeof range);
+    if (value > row->most && row->most >= HUGE_RANGE) { /* the range does not show that one */
+        hl_print_f64(most, sizeof most, row->most);
+        return refuse(refusal, "%.*s is out of range; allowed is at most %s%s%s", QUOTED, text,
+                      most, row->unit ? " " : "", row->unit ? row->unit : "");
+    }
     return refuse(refusal, "%.*s is out of range; allowed is %s", QUOTED, text, range);
 }
 
@@ -253,7 +260,7 @@ static enum hl_status parse_i64(const struct refusal *refusal, const char *text,
         return refuse(refusal, "%.*s is not written as a whole number; write %lld", QUOTED, text,
                       (long long)real);
     }
-    if (!in_range(row, (double)value)) return out_of_range(refusal, text);
+    if (!in_range(row, (double)value)) return out_of_range(refusal, text, (double)value);
     *out = value;
     return HL_OK;
 }
@@ -263,7 +270,7 @@ static enum hl_status parse_f64(const struct refusal *refusal, const char *text,
     if (!hl_parse_f64(text, &value))
         return refuse(refusal, "'%.*s' is not a number%s", QUOTED, text,
                       number_hint(text, refusal->entry->row->unit));
-    if (!in_range(refusal->entry->row, value)) return out_of_range(refusal, text);
+    if (!in_range(refusal->entry->row, value)) return out_of_range(refusal, text, value);
     *out = value;
     return HL_OK;
 }

@@ -112,6 +112,8 @@ static void test_refused_values(void **state) {
     REFUSED("--max-steps: 2.5 is not a whole number", "--max-steps", "2.5");
     REFUSED("--max-steps: 1e300 is too large", "--max-steps", "1e300");
     REFUSED("--max-steps: 0 is out of range; allowed is at least 1 steps", "--max-steps", "0");
+    REFUSED("--max-steps: 1000000000000001 is out of range; allowed is at most 1e+15 steps",
+            "--max-steps", "1000000000000001");
     REFUSED("--max-steps: 99999999999999999999 is too large", "--max-steps",
             "99999999999999999999");
     REFUSED("--save-bytes: '5GiB' is not a whole number; write a plain number, without suffix",
