@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd_common.h"
 #include "command.h"
 #include "halley/data.h"
 #include "halley/text_number.h"
@@ -135,8 +136,7 @@ static void print_line(struct hl_log *log, enum hl_log_level level, const char *
 }
 
 static int fail(enum hl_status status, const struct hl_diag *diag) {
-    fprintf(stderr, "halley data: %s\n", diag->text);
-    return status == HL_E_USER ? 2 : 1;
+    return command_fail("data", status, diag);
 }
 
 struct meter {

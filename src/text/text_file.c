@@ -7,6 +7,8 @@
 
 #include "text/unicode.h"
 
+enum { LONGEST_MAGIC = 23 };
+
 static enum hl_status refuse_foreign(const struct hl_text_file *file, struct hl_diag *diag) {
     static const struct {
         const char *magic;
@@ -21,6 +23,8 @@ static enum hl_status refuse_foreign(const struct hl_text_file *file, struct hl_
          "7zXZ",
          5, "is compressed with xz; unpack it: unxz -k"},
         {"PK\x03\x04", 4, "is a zip archive; unpack it: unzip"},
+        {"version https://git-lfs", 23,
+         "is a Git LFS pointer, not the data; fetch it: git lfs pull"},
         {"PAR1", 4, "is a Parquet file; export it as .jsonl or .txt"},
     };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
@@ -43,7 +47,7 @@ static enum hl_status refuse_kind(const char *path, struct hl_diag *diag) {
 }
 
 static enum hl_status start(struct hl_text_file *file, struct hl_diag *diag) {
-    enum hl_status status = hl_text_file_fill(file, 8, diag);
+    enum hl_status status = hl_text_file_fill(file, LONGEST_MAGIC, diag);
     if (!status) status = refuse_foreign(file, diag);
     if (!status && file->n >= 3 && !memcmp(file->data, "\xEF\xBB\xBF", 3)) {
         file->data += 3;

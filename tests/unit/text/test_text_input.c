@@ -273,6 +273,7 @@ static void test_refused_files(void **state) {
         {TEXT("\x28\xB5\x2F\xFD...."), "unzstd"},
         {TEXT("PAR1....."), "Parquet"},
         {TEXT("PK\x03\x04...."), "zip"},
+        {TEXT("version https://git-lfs.github.com/spec/v1\noid"), "git lfs pull"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct input input;
