@@ -63,7 +63,7 @@ expect 0 '30 tokens' "$halley" generate wide --prompt the --max_new_tokens 30 --
 train 2 'has hidden_size 32, but this run asks for 64' --data story.txt --output_dir wide --vocab_size 1000 --hidden_size 64 --resume
 train 2 'another family' --data story.txt --output_dir wide --vocab_size 1000 --model gpt2 --resume
 train 2 "made with optimizer 'adamw'" --data story.txt --output_dir wide --vocab_size 1000 --optim lion --resume
-train 2 'made with data_hash' --data bytes.dat --output_dir wide --vocab_size 1000 --resume
+train 2 'wide/checkpoint-3: was made with other data, or with another tokenizer, validation_split or document_mask (data_hash ' --data bytes.dat --output_dir wide --vocab_size 1000 --resume
 train 0 'step 3/3' --data story.txt --output_dir short --block_size 1 --sample_steps 2
 expect 0 'the' "$halley" generate short --prompt the --max_new_tokens 30
 cp -r wide/checkpoint-3 changed; sed -i 's/"hidden_size": 32/"hidden_size": 64/' changed/config.json
