@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "halley/option.h"
 #include "os/terminal.h"
 
 struct command {
@@ -24,6 +25,12 @@ static void print_usage(FILE *out) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
 }
 
+static const char *nearest_command(const char *word) {
+    const char *names[N_COMMANDS];
+    for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
+    return hl_nearest_word(word, names, N_COMMANDS);
+}
+
 static int run(int argc, char **argv) {
     if (argc < 2) return print_usage(stderr), 2;
     const char *word = argv[1];
@@ -31,7 +38,9 @@ static int run(int argc, char **argv) {
     if (!strcmp(word, "--version") || !strcmp(word, "-V")) return command_version(0, NULL);
     for (int i = 0; i < N_COMMANDS; i++)
         if (!strcmp(word, commands[i].name)) return commands[i].run(argc - 2, argv + 2);
-    fprintf(stderr, "halley: no command '%s'; 'halley --help' lists them\n", word);
+    const char *near = nearest_command(word);
+    if (near) fprintf(stderr, "halley: no command '%s'; did you mean '%s'?\n", word, near);
+    else fprintf(stderr, "halley: no command '%s'; 'halley --help' lists them\n", word);
     return 2;
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "halley/option.h"
+
 struct preset {
     struct hl_model_preset_row row; /* first: the public list is built from it */
     struct hl_model_config config;
@@ -63,39 +65,19 @@ struct preset {
 static const struct preset presets[] = {LIST(WHOLE)};
 static const struct hl_model_preset_row rows[] = {LIST(ROW){NULL, NULL}};
 
-enum { N_PRESETS = sizeof presets / sizeof presets[0], LONGEST = 64 };
+enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 const struct hl_model_preset_row *hl_model_presets(void) { return rows; }
 
-/* Insertions, deletions and replacements between two short words (Levenshtein). */
-static int distance(const char *a, const char *b) {
-    int row[LONGEST + 1];
-    int n_b = (int)strnlen(b, LONGEST);
-    for (int j = 0; j <= n_b; j++) row[j] = j;
-    for (int i = 0; a[i] && i < LONGEST; i++) {
-        int diagonal = row[0];
-        row[0] = i + 1;
-        for (int j = 0; j < n_b; j++) {
-            int replaced = diagonal + (a[i] != b[j]);
-            int shorter = row[j] < row[j + 1] ? row[j] : row[j + 1];
-            diagonal = row[j + 1];
-            row[j + 1] = replaced < shorter + 1 ? replaced : shorter + 1;
-        }
-    }
-    return row[n_b];
-}
-
 enum hl_status hl_model_preset(const char *name, struct hl_model_config *out,
                                struct hl_diag *diag) {
-    const struct preset *nearest = &presets[0];
+    const char *names[N_PRESETS];
     for (int i = 0; i < N_PRESETS; i++) {
-        if (!strcmp(presets[i].row.name, name)) {
-            *out = presets[i].config;
-            return HL_OK;
-        }
-        if (distance(name, presets[i].row.name) < distance(name, nearest->row.name))
-            nearest = &presets[i];
+        names[i] = presets[i].row.name;
+        if (!strcmp(names[i], name)) return *out = presets[i].config, HL_OK;
     }
-    return hl_fail(diag, HL_E_USER, "model: no preset is called '%.64s'; did you mean '%s'?", name,
-                   nearest->row.name);
+    const char *near = hl_nearest_word(name, names, N_PRESETS);
+    return hl_fail(diag, HL_E_USER, "model: no preset or folder is called '%.64s'; %s%s%s", name,
+                   near ? "did you mean '" : "'halley help models' lists the presets",
+                   near ? near : "", near ? "'?" : "");
 }

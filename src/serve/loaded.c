@@ -1,6 +1,7 @@
 /* See loaded.h. */
 #include "serve/loaded.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,11 @@ enum hl_status hl_loaded_find(struct hl_mem *mem, const char *folder, char *out,
         if ((size_t)snprintf(out, capacity, "%s", folder) < capacity) return HL_OK;
         return hl_fail(diag, HL_E_USER, "%s: the path is too long", folder);
     }
+    if (hl_fs_os()->size(hl_fs_os(), folder) < 0 && errno == ENOENT)
+        return hl_fail(diag, HL_E_USER,
+                       "%s: there is no such folder; name a run's output_dir, a checkpoint or a "
+                       "Hugging Face folder",
+                       folder);
     enum hl_status status = hl_checkpoint_latest(mem, hl_fs_os(), folder, out, capacity, log, diag);
     if (status != HL_END) return status;
     return hl_fail(diag, HL_E_USER,
