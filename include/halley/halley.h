@@ -3,6 +3,7 @@
 #define HALLEY_HALLEY_H
 
 #include "halley/checkpoint.h"
+#include "halley/cluster.h"
 #include "halley/data.h"
 #include "halley/kernels.h"
 #include "halley/layout.h"
