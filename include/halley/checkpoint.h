@@ -23,15 +23,26 @@ struct hl_saved_array {
     int64_t n;
 }; /* f32; borrowed */
 
+/* Numbers that do not lie whole in this process's memory. fetch: elements first .. of an array (its
+ * index in `arrays`; -1: the weights), at most n and at least one, valid until the next call; asked
+ * for in ascending order of (array, first), each element once. All of a tensor of the weights, when
+ * it is asked for from its start. */
+struct hl_checkpoint_source {
+    enum hl_status (*fetch)(void *context, int array, int64_t first, int64_t n,
+                            const float **data_out, int64_t *n_out, struct hl_diag *diag);
+    void *context;
+};
+
 struct hl_checkpoint {
     int64_t step;
     const struct hl_model *model;
     const float *params;                 /* f32 [n_parameters] master weights, borrowed */
     const struct hl_saved_array *arrays; /* whole-vector state, stored by name (padding included) */
     int n_arrays;
-    const char *loop_json;      /* the loop's state: JSON object text */
-    const char *tokenizer_json; /* NULL: none */
-    const char *run_yaml;       /* the resolved configuration */
+    const struct hl_checkpoint_source *source; /* NULL: params and arrays[].data hold everything */
+    const char *loop_json;                     /* the loop's state: JSON object text */
+    const char *tokenizer_json;                /* NULL: none */
+    const char *run_yaml;                      /* the resolved configuration */
     const char *
         made_with_json; /* ISA, library versions, threads, halley version: goes into the manifest */
 };
@@ -73,6 +84,22 @@ enum hl_status hl_checkpoint_read_params(struct hl_checkpoint_reader *reader,
 enum hl_status hl_checkpoint_read_array(struct hl_checkpoint_reader *reader,
                                         const struct hl_saved_array *array,
                                         struct hl_diag *diag) HL_MUST_CHECK;
+
+/* The same for what is kept in pieces. place: where tensor t goes ([t->n], padding included; NULL:
+ * memory is short); placed: it is there now. The next tensor may use the same place. */
+struct hl_checkpoint_sink {
+    float *(*place)(void *context, const struct hl_tensor *tensor);
+    void (*placed)(void *context, const struct hl_tensor *tensor, const float *data);
+    void *context;
+};
+enum hl_status hl_checkpoint_read_tensors(struct hl_checkpoint_reader *reader,
+                                          const struct hl_model *model,
+                                          const struct hl_checkpoint_sink *sink,
+                                          struct hl_diag *diag) HL_MUST_CHECK;
+/* Elements first .. first + n - 1 of a saved array of `whole` elements. */
+enum hl_status hl_checkpoint_read_part(struct hl_checkpoint_reader *reader, const char *name,
+                                       int64_t whole, int64_t first, int64_t n, float *out,
+                                       struct hl_diag *diag) HL_MUST_CHECK;
 
 /* config.json text <-> config. Unknown keys that change the maths are refused by name (dropout > 0,
  * sliding_window in use, unknown rope types, other activations); keys that do not are ignored. Both

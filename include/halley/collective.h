@@ -87,6 +87,9 @@ enum hl_status hl_group_poll(struct hl_group *group, struct hl_diag *diag) HL_MU
 /* Poll and sleep until op is done. errors as above */
 enum hl_status hl_collective_wait(struct hl_group *group, struct hl_collective *op,
                                   struct hl_diag *diag) HL_MUST_CHECK;
+/* This rank cannot go on: the others get HL_E_PEER with its words, unless the group broke before.
+ */
+void hl_group_give_up(struct hl_group *group, const char *why);
 /* Sleep until something may have changed, at most timeout_ns. */
 void hl_group_sleep(struct hl_group *group, int64_t timeout_ns);
 /* Each rank's k values, in rank order: all [n_ranks * k], own values in place. Waits. */

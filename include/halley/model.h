@@ -73,6 +73,8 @@ const struct hl_model_preset_row *hl_model_presets(void);
 /* Draw initial weights: params f32 [n_parameters]. Pure function of (seed, tensor, element), the
  * same bits on every machine and for every number of threads. Padding becomes zero. */
 void hl_model_init(const struct hl_model *model, uint64_t seed, float *params);
+/* Those of one block: params [n of the block]. */
+void hl_model_init_block(const struct hl_model *model, uint64_t seed, int block, float *params);
 const struct hl_tensor *hl_model_tensor(const struct hl_model *model,
                                         const char *name); /* NULL: none */
 

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "halley/collective.h"
 #include "halley/kernels.h"
 #include "halley/layout.h"
 #include "halley/log.h"
@@ -40,9 +41,18 @@ enum hl_buffer {
     HL_BUFFER_SLOT1,
 };
 
+/* What a rank keeps of the whole only in its slices (hl_slice of each block, HL_SLICE_UNIT). */
+enum hl_sliced {
+    HL_SLICED_NOTHING,
+    HL_SLICED_STATE,     /* optimizer slots, and the master where compute reads a bf16 copy */
+    HL_SLICED_GRADIENTS, /* these too, once they are reduced */
+    HL_SLICED_WEIGHTS,   /* and what compute reads: a block is there between fetch and drop */
+};
+
 struct hl_strategy_need { /* what `cost` and `plan --memory` and the engine's allocation read */
     int param_versions;   /* compute copies alive at once */
     int grad_buffers;
+    enum hl_sliced sliced;
     double state_bytes_per_parameter; /* master and optimizer slots of this rank */
     double sent_bytes_per_parameter;  /* to all peers, per period */
     int64_t period_steps;
@@ -58,14 +68,17 @@ struct hl_strategy_env {
     struct hl_products *products;
     const struct hl_optimizer *optimizer;
     const struct hl_optimizer_options *optimizer_options;
-    const void *options; /* the plug-in's own options struct */
+    const void *options;    /* the plug-in's own options struct */
+    struct hl_group *group; /* its collectives; NULL: one rank. Lane 0 is for small, waited-for
+                               exchanges, which the loop makes too between steps */
     int rank, n_ranks;
     uint64_t seed;
     double (*now)(void *clock); /* seconds; virtual in the simulator */
     void *clock;
 };
 
-/* f32 data of a range in a buffer; valid until the next call on the engine. */
+/* f32 data of a range in a buffer; valid until the next call on the engine. Of a sliced buffer, the
+ * range lies within this rank's slice of one block. */
 float *hl_engine_data(struct hl_engine *engine, enum hl_buffer buffer, struct hl_range range);
 /* bf16 compute copy of a range, NULL when compute is f32 and reads the master. */
 struct hl_bf16 *hl_engine_copy(struct hl_engine *engine, struct hl_range range);

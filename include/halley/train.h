@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "halley/checkpoint.h"
+#include "halley/collective.h"
 #include "halley/data.h"
 #include "halley/log.h"
 #include "halley/mem.h"
@@ -82,14 +83,17 @@ struct hl_trainer_setup {
     int64_t block_size;
     uint64_t seed;
     struct hl_log *log;
+    struct hl_group *group; /* the ranks of this run; NULL: one */
+    int n_local_ranks;      /* those that share this machine's cores; 0: one */
 };
 
 struct hl_step_report {
     int64_t step;     /* 1 after the first */
-    double loss;      /* mean over the step's supervised tokens */
+    double loss;      /* mean over the step's supervised tokens, of all ranks */
     double grad_norm; /* of the mean gradient, before clipping */
     double learning_rate;
-    int64_t n_tokens, n_supervised;
+    int64_t n_tokens, n_supervised; /* of all ranks */
+    int stop; /* the largest of what ranks asked for by hl_trainer_ask_stop; 0: nobody did */
     double seconds, data_wait_seconds;
     double epoch; /* of the data, after the step */
 };
@@ -109,6 +113,9 @@ void hl_trainer_free(struct hl_trainer *trainer);
  * those of the step before, and the diagnostic says at which step and in which block it began. */
 enum hl_status hl_trainer_step(struct hl_trainer *trainer, struct hl_step_report *out,
                                struct hl_diag *diag) HL_MUST_CHECK;
+/* A wish to end the run, told to all ranks with the next step (signals and clocks differ between
+ * them): a positive number whose meaning is the caller's. */
+void hl_trainer_ask_stop(struct hl_trainer *trainer, int wish);
 /* Token mean of the loss over the whole validation split (or max_eval_batches of it). HL_END: there
  * is no split. Changes nothing in training. */
 enum hl_status hl_trainer_evaluate(struct hl_trainer *trainer, double *loss_out,
@@ -116,7 +123,9 @@ enum hl_status hl_trainer_evaluate(struct hl_trainer *trainer, double *loss_out,
 int64_t hl_trainer_n_steps(const struct hl_trainer *trainer);    /* in all */
 int64_t hl_trainer_step_index(const struct hl_trainer *trainer); /* done */
 const struct hl_model *hl_trainer_model(const struct hl_trainer *trainer);
-float *hl_trainer_params(struct hl_trainer *trainer); /* f32 master [n_parameters] */
+/* f32 master [n_parameters]; only where a rank holds all of it (single, ddp, or f32 compute below
+ * zero3) */
+float *hl_trainer_params(struct hl_trainer *trainer);
 /* After writing into hl_trainer_params. */
 void hl_trainer_params_changed(struct hl_trainer *trainer);
 /* Operations of the products of one step, for shares of a machine's peak. */

@@ -14,7 +14,7 @@ enum { PIECE_FLOATS = 1 << 20, TILE = 16, NAMES_SHOWN = 6 };
 struct filler {
     struct hl_checkpoint_reader *reader;
     const struct hl_model *model;
-    float *params;
+    const struct hl_checkpoint_sink *sink;
     float *piece;  /* [piece_floats] */
     void *scratch; /* as many bytes as the piece */
     int64_t piece_floats;
@@ -91,25 +91,25 @@ static void scatter(const float *in_nS, int64_t R, int64_t S, int64_t first, int
 }
 
 static enum hl_status fill_transposed(const struct filler *f, const struct hl_tensor *t,
-                                      const struct found *found) {
+                                      const struct found *found, float *out) {
     int64_t R = t->cols, S = t->rows, step = f->piece_floats / S;
     for (int64_t first = 0; first < R; first += step) {
         int64_t n = R - first < step ? R - first : step;
         enum hl_status status =
             hl_st_read(found->file, found->tensor, first * S, n * S, f->piece, f->scratch, f->diag);
         if (status) return status;
-        scatter(f->piece, R, S, first, n, f->params + t->offset);
+        scatter(f->piece, R, S, first, n, out);
     }
     return HL_OK;
 }
 
 static enum hl_status fill_straight(const struct filler *f, const struct hl_tensor *t,
-                                    const struct found *found) {
+                                    const struct found *found, float *out) {
     int64_t n = t->rows * t->cols;
     for (int64_t first = 0; first < n; first += f->piece_floats) {
         int64_t take = n - first < f->piece_floats ? n - first : f->piece_floats;
-        enum hl_status status = hl_st_read(found->file, found->tensor, first, take,
-                                           f->params + t->offset + first, f->scratch, f->diag);
+        enum hl_status status =
+            hl_st_read(found->file, found->tensor, first, take, out + first, f->scratch, f->diag);
         if (status) return status;
     }
     return HL_OK;
@@ -117,11 +117,15 @@ static enum hl_status fill_straight(const struct filler *f, const struct hl_tens
 
 static enum hl_status fill(const struct filler *f, const struct hl_tensor *t, struct found *found) {
     enum hl_status status = check_shape(f, t, found);
-    if (!status) status = (t->file_transposed ? fill_transposed : fill_straight)(f, t, found);
-    float *padding = f->params + t->offset + t->rows * t->cols;
-    memset(padding, 0, (size_t)(t->n - t->rows * t->cols) * sizeof *padding);
+    if (status) return status;
+    float *out = f->sink->place(f->sink->context, t);
+    if (!out) return hl_fail_memory(f->diag, (size_t)t->n * sizeof *out, "reading weights");
+    status = (t->file_transposed ? fill_transposed : fill_straight)(f, t, found, out);
+    if (status) return status;
+    memset(out + t->rows * t->cols, 0, (size_t)(t->n - t->rows * t->cols) * sizeof *out);
     found->tensor->used = true;
-    return status;
+    if (f->sink->placed) f->sink->placed(f->sink->context, t, out);
+    return HL_OK;
 }
 
 /* ---- all of them ---- */
@@ -145,24 +149,40 @@ static const char *and_more(const struct names *names, char out[40]) {
     return out;
 }
 
+/* Do two tensors of the same shape hold the same numbers? */
+static enum hl_status same_numbers(const struct filler *f, const struct found *a,
+                                   const struct found *b, int64_t n, bool *same_out) {
+    float *other = hl_alloc(f->reader->mem, (size_t)f->piece_floats, sizeof *other);
+    enum hl_status status = HL_OK;
+    if (!other)
+        return hl_fail_memory(f->diag, (size_t)f->piece_floats * sizeof *other, "reading weights");
+    *same_out = true;
+    for (int64_t first = 0; first < n && !status && *same_out; first += f->piece_floats) {
+        int64_t take = n - first < f->piece_floats ? n - first : f->piece_floats;
+        status = hl_st_read(a->file, a->tensor, first, take, f->piece, f->scratch, f->diag);
+        if (!status)
+            status = hl_st_read(b->file, b->tensor, first, take, other, f->scratch, f->diag);
+        *same_out = !status && !memcmp(f->piece, other, (size_t)take * sizeof *other);
+    }
+    hl_free(f->reader->mem, other);
+    return status;
+}
+
 /* A tied model's file may repeat the embedding as lm_head. It must be the same, or nobody can tell
  * which one is meant. */
 static enum hl_status check_tied_head(const struct filler *f) {
     struct found head = find(f->reader, "lm_head.weight");
     if (!head.tensor || !f->model->config.tie_word_embeddings) return HL_OK;
-    const struct hl_tensor *embedding = &f->model->layout.tensors[0];
-    enum hl_status status = check_shape(f, embedding, &head);
-    int64_t n = embedding->rows * embedding->cols;
-    for (int64_t first = 0; first < n && !status; first += f->piece_floats) {
-        int64_t take = n - first < f->piece_floats ? n - first : f->piece_floats;
-        status = hl_st_read(head.file, head.tensor, first, take, f->piece, f->scratch, f->diag);
-        if (!status && memcmp(f->piece, f->params + embedding->offset + first,
-                              (size_t)take * sizeof *f->piece) != 0)
-            status = hl_fail_at(f->diag, HL_E_FORMAT, head.file->path, 0, 0,
-                                "tie_word_embeddings is true, but lm_head.weight differs from the "
-                                "embedding; set it to false in "
-                                "config.json to keep both, or remove lm_head.weight");
-    }
+    const struct hl_tensor *tensor = &f->model->layout.tensors[0];
+    struct found embedding = find(f->reader, tensor->name);
+    bool same = false;
+    enum hl_status status = check_shape(f, tensor, &head);
+    if (!status) status = same_numbers(f, &head, &embedding, tensor->rows * tensor->cols, &same);
+    if (!status && !same)
+        status = hl_fail_at(f->diag, HL_E_FORMAT, head.file->path, 0, 0,
+                            "tie_word_embeddings is true, but lm_head.weight differs from the "
+                            "embedding; set it to false in "
+                            "config.json to keep both, or remove lm_head.weight");
     head.tensor->used = true;
     return status;
 }
@@ -219,10 +239,11 @@ static int64_t piece_for(const struct hl_tensor *t) {
     return n < PIECE_FLOATS ? n : larger(PIECE_FLOATS, t->rows);
 }
 
-enum hl_status hl_checkpoint_read_params(struct hl_checkpoint_reader *reader,
-                                         const struct hl_model *model, float *params,
-                                         struct hl_diag *diag) {
-    struct filler f = {.reader = reader, .model = model, .params = params, .diag = diag};
+enum hl_status hl_checkpoint_read_tensors(struct hl_checkpoint_reader *reader,
+                                          const struct hl_model *model,
+                                          const struct hl_checkpoint_sink *sink,
+                                          struct hl_diag *diag) {
+    struct filler f = {.reader = reader, .model = model, .sink = sink, .diag = diag};
     for (int i = 0; i < model->layout.n_tensors; i++)
         f.piece_floats = larger(f.piece_floats, piece_for(&model->layout.tensors[i]));
     f.piece = hl_alloc(reader->mem, (size_t)f.piece_floats, sizeof *f.piece);
@@ -237,22 +258,37 @@ enum hl_status hl_checkpoint_read_params(struct hl_checkpoint_reader *reader,
     return status;
 }
 
-enum hl_status hl_checkpoint_read_array(struct hl_checkpoint_reader *reader,
-                                        const struct hl_saved_array *array, struct hl_diag *diag) {
+static float *place_whole(void *params, const struct hl_tensor *tensor) {
+    return (float *)params + tensor->offset;
+}
+
+enum hl_status hl_checkpoint_read_params(struct hl_checkpoint_reader *reader,
+                                         const struct hl_model *model, float *params,
+                                         struct hl_diag *diag) {
+    const struct hl_checkpoint_sink whole = {.place = place_whole, .context = params};
+    return hl_checkpoint_read_tensors(reader, model, &whole, diag);
+}
+
+enum hl_status hl_checkpoint_read_part(struct hl_checkpoint_reader *reader, const char *name,
+                                       int64_t whole, int64_t first, int64_t n, float *out,
+                                       struct hl_diag *diag) {
     for (int t = 0; t < reader->state.table.n_tensors; t++) {
         const struct hl_st_tensor *tensor = &reader->state.table.tensors[t];
-        if (strcmp(tensor->name, array->name) != 0) continue;
-        if (tensor->dtype != HL_ST_F32 || tensor->n != array->n)
+        if (strcmp(tensor->name, name) != 0) continue;
+        if (tensor->dtype != HL_ST_F32 || tensor->n != whole)
             return hl_fail_at(diag, HL_E_FORMAT, reader->state.path, 0, 0,
                               "state '%.80s' has %lld numbers of type %s, this run needs %lld of "
                               "F32; was the model or optimizer "
                               "changed?",
-                              array->name, (long long)tensor->n, tensor->dtype_name,
-                              (long long)array->n);
-        return hl_st_read(&reader->state, tensor, 0, array->n, array->data, array->data, diag);
+                              name, (long long)tensor->n, tensor->dtype_name, (long long)whole);
+        return hl_st_read(&reader->state, tensor, first, n, out, out, diag);
     }
     return hl_fail_at(
         diag, HL_E_FORMAT, reader->folder, 0, 0,
-        "holds no state '%.80s'; was another optimizer or strategy used when it was saved?",
-        array->name);
+        "holds no state '%.80s'; was another optimizer or strategy used when it was saved?", name);
+}
+
+enum hl_status hl_checkpoint_read_array(struct hl_checkpoint_reader *reader,
+                                        const struct hl_saved_array *array, struct hl_diag *diag) {
+    return hl_checkpoint_read_part(reader, array->name, array->n, 0, array->n, array->data, diag);
 }

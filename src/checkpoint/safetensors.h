@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "checkpoint/out_file.h"
+#include "halley/checkpoint.h"
 #include "halley/mem.h"
 #include "halley/status.h"
 #include "os/fs.h"
@@ -80,8 +81,11 @@ struct hl_st_plan_row {
     int n_dims;
     int64_t shape[2];
     const float *data; /* [shape[0], shape[1]] row-major; transposed: stored as [shape[1], shape[0]]
-                          in memory */
+                          in memory. NULL: from the source */
     bool transposed;
+    const struct hl_checkpoint_source *source;
+    int array; /* of the source, and where in it the row begins */
+    int64_t first;
 };
 
 /* Header and data of all rows into an open file; scratch memory stays below 8 MiB. */

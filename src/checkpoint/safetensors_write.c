@@ -1,5 +1,6 @@
 /* Writing safetensors as a stream: tensors go from where they lie to the file, transposed ones
  * through a small buffer. See safetensors.h. Little-endian machines only, as the rest of Halley. */
+#include <assert.h>
 #include <string.h>
 
 #include "checkpoint/safetensors.h"
@@ -38,30 +39,57 @@ static void gather(const float *data_SR, int64_t R, int64_t S, int64_t first, in
 }
 
 static enum hl_status write_transposed(struct hl_out_file *out, const struct hl_st_plan_row *row,
-                                       float *buffer, int64_t room, struct hl_diag *diag) {
+                                       const float *data, float *buffer, int64_t room,
+                                       struct hl_diag *diag) {
     int64_t R = row->shape[0], S = row->shape[1], step = room / S;
     for (int64_t first = 0; first < R; first += step) {
         int64_t n = R - first < step ? R - first : step;
-        gather(row->data, R, S, first, n, buffer);
+        gather(data, R, S, first, n, buffer);
         enum hl_status status = hl_out_write(out, buffer, (size_t)(n * S) * sizeof *buffer, diag);
         if (status) return status;
     }
     return HL_OK;
 }
 
-static enum hl_status write_row(struct hl_mem *mem, struct hl_out_file *out,
-                                const struct hl_st_plan_row *row, struct hl_diag *diag) {
-    int64_t n = row->n_dims == 1 ? row->shape[0] : row->shape[0] * row->shape[1];
-    if (!row->transposed || n == 0)
-        return hl_out_write(out, row->data, (size_t)n * sizeof *row->data, diag);
+static enum hl_status write_turned(struct hl_mem *mem, struct hl_out_file *out,
+                                   const struct hl_st_plan_row *row, const float *data, int64_t n,
+                                   struct hl_diag *diag) {
     int64_t room = row->shape[1] > BUFFER_FLOATS ? row->shape[1] : BUFFER_FLOATS;
     if (room > n) room = n;
     float *buffer = hl_alloc(mem, (size_t)room, sizeof *buffer);
     if (!buffer)
         return hl_fail_memory(diag, (size_t)room * sizeof *buffer, "writing a transposed matrix");
-    enum hl_status status = write_transposed(out, row, buffer, room, diag);
+    enum hl_status status = write_transposed(out, row, data, buffer, room, diag);
     hl_free(mem, buffer);
     return status;
+}
+
+/* All of a row, or as much as the source has in one piece. */
+static enum hl_status take(const struct hl_st_plan_row *row, int64_t done, int64_t left,
+                           const float **data, int64_t *n, struct hl_diag *diag) {
+    *n = left;
+    *data = row->data + done;
+    if (row->data) return HL_OK;
+    return row->source->fetch(row->source->context, row->array, row->first + done, left, data, n,
+                              diag);
+}
+
+static enum hl_status write_row(struct hl_mem *mem, struct hl_out_file *out,
+                                const struct hl_st_plan_row *row, struct hl_diag *diag) {
+    int64_t n = row->n_dims == 1 ? row->shape[0] : row->shape[0] * row->shape[1];
+    for (int64_t done = 0; done < n;) {
+        const float *data;
+        int64_t piece;
+        enum hl_status status = take(row, done, n - done, &data, &piece, diag);
+        if (status == HL_OK && row->transposed) {
+            assert(piece == n);
+            status = write_turned(mem, out, row, data, n, diag);
+        } else if (status == HL_OK)
+            status = hl_out_write(out, data, (size_t)piece * sizeof *data, diag);
+        if (status != HL_OK) return status;
+        done += piece;
+    }
+    return HL_OK;
 }
 
 enum hl_status hl_st_write(struct hl_mem *mem, struct hl_out_file *out,

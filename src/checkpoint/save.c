@@ -106,8 +106,13 @@ static enum hl_status put_weights(struct saver *s) {
     for (int i = 0; i < layout->n_tensors && !status; i++) {
         const struct hl_tensor *t = &layout->tensors[i];
         struct hl_st_plan_row *row = &rows[i];
-        *row = (struct hl_st_plan_row){
-            .name = t->name, .n_dims = t->n_dims, .data = s->checkpoint->params + t->offset};
+        const float *params = s->checkpoint->params;
+        *row = (struct hl_st_plan_row){.name = t->name,
+                                       .n_dims = t->n_dims,
+                                       .data = params ? params + t->offset : NULL,
+                                       .source = s->checkpoint->source,
+                                       .array = -1,
+                                       .first = t->offset};
         row->transposed = t->file_transposed;
         row->shape[0] = t->n_dims == 1 || t->file_transposed ? t->cols : t->rows;
         row->shape[1] = t->file_transposed ? t->rows : t->cols;
@@ -123,8 +128,12 @@ static enum hl_status put_state(struct saver *s) {
     struct hl_st_plan_row *rows = take_rows(s, n, &status);
     for (int i = 0; i < n && !status; i++) {
         const struct hl_saved_array *array = &s->checkpoint->arrays[i];
-        rows[i] = (struct hl_st_plan_row){
-            .name = array->name, .n_dims = 1, .shape = {array->n}, .data = array->data};
+        rows[i] = (struct hl_st_plan_row){.name = array->name,
+                                          .n_dims = 1,
+                                          .shape = {array->n},
+                                          .data = array->data,
+                                          .source = s->checkpoint->source,
+                                          .array = i};
     }
     if (!status) status = put_tensors(s, "state.safetensors", rows, n);
     hl_free(s->mem, rows);

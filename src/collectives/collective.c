@@ -130,6 +130,7 @@ void hl_collective_prepare(const struct hl_collective_args *args, int rank, int 
         [HL_SCATTER] = scatter,       [HL_ALL_TO_ALL] = all_to_all,
         [HL_BARRIER] = all_gather};
     op->args = *args;
+    op->args.one_stage = args->one_stage && args->kind == HL_ALL_REDUCE;
     op->status = HL_PENDING;
     op->next = NULL;
     op->n_out = op->n_in = 0;

@@ -65,6 +65,10 @@ void hl_group_tell(struct hl_group *g, enum hl_phase phase, int64_t step) {
     if (g->wire) g->wire->ops->tell(g->wire, phase, step);
 }
 
+void hl_group_give_up(struct hl_group *g, const char *why) {
+    if (g && g->wire) g->wire->ops->give_up(g->wire, why);
+}
+
 /* ---- whom we wait for ---- */
 
 static const char *kind_name(enum hl_collective_kind kind) {

@@ -1,8 +1,9 @@
 /* The owner of weights, gradients and optimizer state. Everybody else asks for ranges of the flat
  * vector and never keeps a pointer across calls that may move them.
  *
- * Today all of it lies in this process's memory; tiers, shards and versions grow behind these
- * calls. The calls strategies may use are declared in halley/strategy.h. One thread: the loop's. */
+ * All of it lies in this process's memory, whole or in this rank's slices; tiers and versions grow
+ * behind these calls. The calls strategies may use are declared in halley/strategy.h. One thread:
+ * the loop's. */
 #ifndef HALLEY_MEMORY_ENGINE_H
 #define HALLEY_MEMORY_ENGINE_H
 
@@ -14,6 +15,8 @@ struct hl_engine_shape {
     bool train;     /* gradients and optimizer slots exist */
     bool bf16_copy; /* compute reads a bf16 copy of the master */
     int n_slots;
+    enum hl_sliced sliced;
+    int rank, n_ranks; /* whose slices; n_ranks 0: as 1 */
 };
 struct hl_engine_bytes {
     size_t parameters, gradients, optimizer;
@@ -26,6 +29,9 @@ enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout,
 void hl_engine_free(struct hl_engine *engine);
 struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
                                          const struct hl_engine_shape *shape);
+
+/* The part of a block that is in a buffer on this rank: all of it, or its slice. */
+struct hl_range hl_engine_held(const struct hl_engine *engine, enum hl_buffer buffer, int block);
 
 /* Weights of the compute type, for reading. */
 const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range);

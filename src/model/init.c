@@ -106,23 +106,33 @@ static void fill(float *out, int64_t n, float value) {
     for (int64_t i = 0; i < n; i++) out[i] = value;
 }
 
-void hl_model_init(const struct hl_model *model, uint64_t seed, float *params) {
+static void init_tensor(const struct hl_model *model, uint64_t seed, int t, float *at) {
+    const struct hl_tensor *tensor = &model->layout.tensors[t];
     float std = (float)model->config.initializer_range;
     float residual = (float)(model->config.initializer_range /
                              sqrt(2.0 * (double)model->config.num_hidden_layers));
-    for (int t = 0; t < model->layout.n_tensors; t++) {
-        const struct hl_tensor *tensor = &model->layout.tensors[t];
-        float *at = params + tensor->offset;
-        int64_t n = tensor->rows * tensor->cols;
-        fill(at + n, tensor->n - n, 0);
-        if (tensor->init == HL_INIT_ZERO || tensor->init == HL_INIT_ONE) {
-            fill(at, n, tensor->init == HL_INIT_ONE);
-            continue;
-        }
-        float scale = tensor->init == HL_INIT_NORMAL ? std : residual;
-#pragma omp parallel for schedule(static)
-        for (int64_t first = 0; first < n; first += CHUNK)
-            draw_range(seed, (uint32_t)t, first, n - first < CHUNK ? n - first : CHUNK, scale,
-                       at + first);
+    int64_t n = tensor->rows * tensor->cols;
+    fill(at + n, tensor->n - n, 0);
+    if (tensor->init == HL_INIT_ZERO || tensor->init == HL_INIT_ONE) {
+        fill(at, n, tensor->init == HL_INIT_ONE);
+        return;
     }
+    float scale = tensor->init == HL_INIT_NORMAL ? std : residual;
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < n; first += CHUNK)
+        draw_range(seed, (uint32_t)t, first, n - first < CHUNK ? n - first : CHUNK, scale,
+                   at + first);
+}
+
+void hl_model_init_block(const struct hl_model *model, uint64_t seed, int block, float *params) {
+    for (int t = 0; t < model->layout.n_tensors; t++)
+        if (model->layout.tensors[t].block == block)
+            init_tensor(model, seed, t,
+                        params + model->layout.tensors[t].offset -
+                            model->layout.blocks[block].offset);
+}
+
+void hl_model_init(const struct hl_model *model, uint64_t seed, float *params) {
+    for (int b = 0; b < model->layout.n_blocks; b++)
+        hl_model_init_block(model, seed, b, params + model->layout.blocks[b].offset);
 }

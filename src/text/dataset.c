@@ -45,7 +45,7 @@ static enum hl_status check_options(const struct hl_data_options *options, struc
 static enum hl_status check_sizes(const struct hl_dataset *dataset,
                                   const struct hl_data_options *options, struct hl_diag *diag) {
     for (size_t s = 0; s < dataset->n_sources; s++) {
-        const struct hl_stream *stream = &dataset->sources[s].train;
+        const struct hl_text_stream *stream = &dataset->sources[s].train;
         const char *name = options->data.items[dataset->n_sources > 1 ? s : 0];
         if (!stream->n_tokens)
             return hl_fail(diag, HL_E_USER, "--data '%s' is empty: there is nothing to train on",
@@ -118,8 +118,8 @@ size_t hl_dataset_n_streams(const struct hl_dataset *dataset, enum hl_split spli
     return split == HL_SPLIT_VALIDATION && dataset->n_held ? dataset->n_held : dataset->n_sources;
 }
 
-const struct hl_stream *hl_dataset_stream(const struct hl_dataset *dataset, enum hl_split split,
-                                          size_t i) {
+const struct hl_text_stream *hl_dataset_stream(const struct hl_dataset *dataset,
+                                               enum hl_split split, size_t i) {
     assert(i < hl_dataset_n_streams(dataset, split));
     if (split == HL_SPLIT_TRAIN) return &dataset->sources[i].train;
     return dataset->n_held ? &dataset->held[i].train : &dataset->sources[i].validation;

@@ -12,7 +12,7 @@ struct hl_source {
     double weight; /* as given; 0 when nothing is mixed */
     int64_t quota; /* rows in a block of HL_MIX_BLOCK; 0 when nothing is mixed */
     size_t first_store, n_stores;
-    struct hl_stream train, validation;
+    struct hl_text_stream train, validation;
 };
 
 struct hl_dataset {
@@ -32,8 +32,8 @@ struct hl_dataset {
 };
 
 size_t hl_dataset_n_streams(const struct hl_dataset *dataset, enum hl_split split);
-const struct hl_stream *hl_dataset_stream(const struct hl_dataset *dataset, enum hl_split split,
-                                          size_t i);
+const struct hl_text_stream *hl_dataset_stream(const struct hl_dataset *dataset,
+                                               enum hl_split split, size_t i);
 
 struct hl_place {
     size_t stream;

@@ -86,14 +86,14 @@ static void cut_at_documents(struct hl_loader *loader, int64_t at, int64_t end,
 }
 
 /* The token in front of stream token `at`. */
-static int32_t input_before(const struct hl_stream *stream, uint64_t at) {
+static int32_t input_before(const struct hl_text_stream *stream, uint64_t at) {
     if (!at) return stream->first_input;
     struct hl_piece piece = hl_stream_piece(stream, at - 1, 1);
     return (int32_t)hl_store_token(piece.store, piece.start);
 }
 
-static enum hl_status add_row(struct hl_loader *loader, const struct hl_stream *stream, int64_t row,
-                              struct hl_diag *diag) {
+static enum hl_status add_row(struct hl_loader *loader, const struct hl_text_stream *stream,
+                              int64_t row, struct hl_diag *diag) {
     int64_t n = hl_stream_row_size(stream, row), base = loader->n_tokens, filled = 0;
     uint64_t at = (uint64_t)row * (uint64_t)stream->row_tokens + (stream->first_input < 0);
     uint32_t most = 0;
@@ -151,7 +151,7 @@ static enum hl_status load(struct hl_loader *loader, int64_t first_row, int64_t 
         struct hl_place place =
             plain ? hl_dataset_plain_place(loader->dataset, loader->split, first_row + i)
                   : hl_dataset_place(loader->dataset, first_row + i);
-        const struct hl_stream *stream =
+        const struct hl_text_stream *stream =
             hl_dataset_stream(loader->dataset, loader->split, place.stream);
         enum hl_status status = add_row(loader, stream, place.row, diag);
         if (status) return status;

@@ -31,7 +31,7 @@ static enum hl_status by_documents(const struct division *division, double fract
         const struct hl_store *store = store_of(division, k);
         for (uint64_t i = 0; i < store->n_documents; i++, d++) {
             bool held = hl_permute(d, n, SPLIT_KEY) < n_held;
-            struct hl_stream *stream =
+            struct hl_text_stream *stream =
                 held ? &division->source->validation : &division->source->train;
             uint64_t start = store->document_D[i];
             enum hl_status status =

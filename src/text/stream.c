@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-enum hl_status hl_stream_add(struct hl_stream *stream, const struct hl_store *store, uint64_t start,
-                             uint64_t n, struct hl_diag *diag) {
+enum hl_status hl_stream_add(struct hl_text_stream *stream, const struct hl_store *store,
+                             uint64_t start, uint64_t n, struct hl_diag *diag) {
     if (!n) return HL_OK;
     struct hl_span *last = stream->n_spans ? &stream->spans[stream->n_spans - 1] : NULL;
     if (last && last->store == store && last->start + last->n == start) {
@@ -24,28 +24,28 @@ enum hl_status hl_stream_add(struct hl_stream *stream, const struct hl_store *st
     return HL_OK;
 }
 
-void hl_stream_free(struct hl_stream *stream) {
+void hl_stream_free(struct hl_text_stream *stream) {
     if (stream->mem) hl_free(stream->mem, stream->spans);
-    *stream = (struct hl_stream){0};
+    *stream = (struct hl_text_stream){0};
 }
 
-uint64_t hl_stream_n_targets(const struct hl_stream *stream) {
+uint64_t hl_stream_n_targets(const struct hl_text_stream *stream) {
     if (stream->first_input >= 0 || !stream->n_tokens) return stream->n_tokens;
     return stream->n_tokens - 1;
 }
 
-int64_t hl_stream_n_rows(const struct hl_stream *stream) {
+int64_t hl_stream_n_rows(const struct hl_text_stream *stream) {
     uint64_t row = (uint64_t)stream->row_tokens, n = hl_stream_n_targets(stream);
     return (int64_t)(n / row + (n % row != 0));
 }
 
-int64_t hl_stream_row_size(const struct hl_stream *stream, int64_t row) {
+int64_t hl_stream_row_size(const struct hl_text_stream *stream, int64_t row) {
     uint64_t from = (uint64_t)row * (uint64_t)stream->row_tokens,
              left = hl_stream_n_targets(stream) - from;
     return left < (uint64_t)stream->row_tokens ? (int64_t)left : stream->row_tokens;
 }
 
-struct hl_piece hl_stream_piece(const struct hl_stream *stream, uint64_t at, uint64_t n_most) {
+struct hl_piece hl_stream_piece(const struct hl_text_stream *stream, uint64_t at, uint64_t n_most) {
     assert(at < stream->n_tokens);
     size_t low = 0, high = stream->n_spans; /* the last span with span.at <= at */
     while (high - low > 1) {

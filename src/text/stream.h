@@ -17,7 +17,7 @@ struct hl_span {
     uint64_t n;
 };
 
-struct hl_stream {
+struct hl_text_stream {
     struct hl_mem *mem;
     struct hl_span *spans;
     size_t n_spans, capacity;
@@ -27,13 +27,13 @@ struct hl_stream {
 };
 
 /* Append tokens [start, start + n) of a store; a span that continues the last one is merged. */
-enum hl_status hl_stream_add(struct hl_stream *stream, const struct hl_store *store, uint64_t start,
-                             uint64_t n, struct hl_diag *diag) HL_MUST_CHECK;
-void hl_stream_free(struct hl_stream *stream);
-uint64_t hl_stream_n_targets(const struct hl_stream *stream);
-int64_t hl_stream_n_rows(const struct hl_stream *stream);
+enum hl_status hl_stream_add(struct hl_text_stream *stream, const struct hl_store *store,
+                             uint64_t start, uint64_t n, struct hl_diag *diag) HL_MUST_CHECK;
+void hl_stream_free(struct hl_text_stream *stream);
+uint64_t hl_stream_n_targets(const struct hl_text_stream *stream);
+int64_t hl_stream_n_rows(const struct hl_text_stream *stream);
 /* Targets of row r, in [1, T]. */
-int64_t hl_stream_row_size(const struct hl_stream *stream, int64_t row);
+int64_t hl_stream_row_size(const struct hl_text_stream *stream, int64_t row);
 
 /* A part of a row that lies in one store. */
 struct hl_piece {
@@ -42,6 +42,6 @@ struct hl_piece {
     size_t n;
 };
 /* The piece that holds stream token `at`, cut to at most n_most tokens. at < n_tokens. */
-struct hl_piece hl_stream_piece(const struct hl_stream *stream, uint64_t at, uint64_t n_most);
+struct hl_piece hl_stream_piece(const struct hl_text_stream *stream, uint64_t at, uint64_t n_most);
 
 #endif

@@ -9,9 +9,14 @@
 #include "os/cpu.h"
 
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
-                                            const struct hl_optimizer *optimizer) {
-    return (struct hl_engine_shape){
-        .train = true, .bf16_copy = options->bf16, .n_slots = optimizer->n_slots};
+                                            const struct hl_strategy *strategy,
+                                            const struct hl_strategy_env *env) {
+    return (struct hl_engine_shape){.train = true,
+                                    .bf16_copy = options->bf16,
+                                    .n_slots = env->optimizer->n_slots,
+                                    .sliced = strategy->cost(env).sliced,
+                                    .rank = env->rank,
+                                    .n_ranks = env->n_ranks};
 }
 
 struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup,
@@ -85,11 +90,19 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
                               struct hl_diag *diag) {
     const struct hl_optimizer *optimizer;
     const struct hl_kernels *kernels;
+    const struct hl_strategy *strategy;
     enum hl_status status = hl_optimizer_find(setup->options->optim, &optimizer, diag);
+    if (status == HL_OK) status = hl_strategy_find(setup->options->strategy, &strategy, diag);
     if (status == HL_OK)
         status = hl_kernels_get(setup->options->bf16 ? HL_BF16 : HL_F32, &kernels, diag);
     if (status != HL_OK) return status;
-    struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, optimizer);
+    const struct hl_strategy_env env = {.layout = &model->layout,
+                                        .kernels = kernels,
+                                        .optimizer = optimizer,
+                                        .group = setup->group,
+                                        .rank = hl_group_rank(setup->group),
+                                        .n_ranks = hl_group_n_ranks(setup->group)};
+    struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, strategy, &env);
     struct hl_engine_bytes engine = hl_engine_measure(&model->layout, &engine_shape);
     struct hl_model_run_shape run_shape = hl_plan_run_shape(setup, recompute);
     struct hl_model_run_bytes run;

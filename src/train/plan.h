@@ -8,8 +8,10 @@
 #include "model/run.h"
 #include "os/memory.h"
 
+/* env: all that `cost` may ask for */
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
-                                            const struct hl_optimizer *optimizer);
+                                            const struct hl_strategy *strategy,
+                                            const struct hl_strategy_env *env);
 struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup,
                                             const bool *recompute);
 /* Which blocks keep only their input; recompute [n_blocks]. errors HL_E_USER */

@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "os/fs.h"
-#include "train/trainer_internal.h"
+#include "train/state.h"
 
 enum { MAX_ARRAYS = 32 };
 
-/* Optimizer slots, then what the strategy keeps. Names: "optimizer.exp_avg", "strategy.NAME". */
+/* Optimizer slots, then what the strategy keeps. Names: "optimizer.exp_avg", "strategy.NAME".
+ * data NULL: comes from the source, block by block. */
 struct arrays {
     struct hl_saved_array items[MAX_ARRAYS];
     char names[MAX_ARRAYS][96];
@@ -25,11 +26,9 @@ static void add_array(struct arrays *a, const char *prefix, const char *name, fl
 }
 
 static void collect(struct hl_trainer *t, struct arrays *a) {
-    struct hl_range all = hl_layout_all(&t->model->layout);
     a->n = 0;
     for (int s = 0; s < t->optimizer->n_slots; s++)
-        add_array(a, "optimizer", t->optimizer->slot_names[s],
-                  hl_engine_data(t->engine, (enum hl_buffer)(HL_BUFFER_SLOT0 + s), all), all.n);
+        add_array(a, "optimizer", t->optimizer->slot_names[s], NULL, t->model->layout.n_parameters);
     if (!t->strategy->saved) return;
     struct hl_saved_state saved[MAX_ARRAYS - HL_OPTIMIZER_MAX_SLOTS];
     int n = t->strategy->saved(t->strategy_state, saved, MAX_ARRAYS - HL_OPTIMIZER_MAX_SLOTS);
@@ -60,25 +59,26 @@ static void write_made_with(const struct hl_trainer *t, struct hl_buf *out) {
     hl_buf_json_string(out, hl_products_describe());
     hl_buf_puts(out, ", \"processor\": ");
     hl_buf_json_string(out, t->processor);
-    hl_buf_printf(out, ", \"compute\": \"%s\", \"threads\": %d}",
-                  t->kernels->dtype == HL_BF16 ? "bf16" : "f32", t->threads);
+    hl_buf_printf(out, ", \"compute\": \"%s\", \"threads\": %d, \"ranks\": %d}",
+                  t->kernels->dtype == HL_BF16 ? "bf16" : "f32", t->threads,
+                  hl_group_n_ranks(t->setup.group));
 }
 
-enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir,
-                               const char *tokenizer_json, const char *run_yaml,
-                               struct hl_diag *diag) {
-    enum hl_status status = hl_trainer_drain(t, diag);
-    if (status != HL_OK) return status;
+/* Rank 0 writes. */
+static enum hl_status write_checkpoint(struct hl_trainer *t, const char *output_dir,
+                                       const char *tokenizer_json, const char *run_yaml,
+                                       struct hl_state_source *from, struct hl_diag *diag) {
     struct arrays arrays;
+    const struct hl_checkpoint_source source = {.fetch = hl_state_fetch, .context = from};
     collect(t, &arrays);
     struct hl_buf loop = {.mem = t->mem}, made_with = {.mem = t->mem};
     write_loop(t, &loop);
     write_made_with(t, &made_with);
-    status = hl_fail_memory(diag, 4096, "the checkpoint's records");
+    enum hl_status status = hl_fail_memory(diag, 4096, "the checkpoint's records");
     if (!loop.failed && !made_with.failed) {
         struct hl_checkpoint c = {.step = t->step,
                                   .model = t->model,
-                                  .params = hl_trainer_params(t),
+                                  .source = &source,
                                   .arrays = arrays.items,
                                   .n_arrays = arrays.n,
                                   .loop_json = loop.data,
@@ -91,6 +91,23 @@ enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir,
     hl_buf_free(&loop);
     hl_buf_free(&made_with);
     return status;
+}
+
+enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir,
+                               const char *tokenizer_json, const char *run_yaml,
+                               struct hl_diag *diag) {
+    struct hl_state_source source;
+    hl_group_tell(t->setup.group, HL_PHASE_SAVE, t->step);
+    enum hl_status status = hl_trainer_drain(t, diag);
+    if (status == HL_OK) status = hl_state_source_open(t, &source, diag);
+    if (status != HL_OK) return status;
+    if (hl_group_rank(t->setup.group) == 0)
+        status = write_checkpoint(t, output_dir, tokenizer_json, run_yaml, &source, diag);
+    struct hl_diag broken;
+    enum hl_status finished = hl_state_source_finish(&source, &broken);
+    hl_state_source_close(&source);
+    if (finished != HL_OK) *diag = broken; /* the group's failure is the graver one */
+    return finished != HL_OK ? finished : status;
 }
 
 /* ---- back ---- */
@@ -129,11 +146,22 @@ static enum hl_status same_data(const struct hl_trainer *t, const json_t *loop, 
                    folder, then ? then : "(none)", now, folder);
 }
 
+/* Strategies that keep nothing of their own go on from each other's checkpoints. */
+static enum hl_status fitting_strategy(const struct hl_trainer *t, const json_t *loop,
+                                       const char *folder, struct hl_diag *diag) {
+    const char *then = json_string_value(json_object_get(loop, "strategy"));
+    const struct hl_strategy *strategy;
+    if (then && hl_strategy_find(then, &strategy, NULL) == HL_OK && !strategy->saved &&
+        !t->strategy->saved)
+        return HL_OK;
+    return same_text(loop, "strategy", t->strategy->name, folder, diag);
+}
+
 static enum hl_status check_loop(const struct hl_trainer *t, const json_t *loop, const char *folder,
                                  struct hl_diag *diag) {
     enum hl_status status = same_number(loop, "version", 1, folder, diag);
     if (status == HL_OK) status = same_text(loop, "optimizer", t->optimizer->name, folder, diag);
-    if (status == HL_OK) status = same_text(loop, "strategy", t->strategy->name, folder, diag);
+    if (status == HL_OK) status = fitting_strategy(t, loop, folder, diag);
     if (status == HL_OK)
         status = same_number(loop, "block_size", t->setup.block_size, folder, diag);
     if (status == HL_OK) status = same_number(loop, "seed", (int64_t)t->setup.seed, folder, diag);
@@ -217,18 +245,19 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
     enum hl_status status = check_loop(t, loop, folder, diag);
     if (status == HL_OK)
         status = check_model(hl_checkpoint_config(reader), &t->model->config, folder, diag);
-    if (status == HL_OK)
-        status = hl_checkpoint_read_params(reader, t->model, hl_trainer_params(t), diag);
+    if (status == HL_OK) status = hl_state_load_weights(t, reader, diag);
     struct arrays arrays;
     collect(t, &arrays);
     for (int i = 0; i < arrays.n && status == HL_OK; i++)
-        status = hl_checkpoint_read_array(reader, &arrays.items[i], diag);
+        status = i < t->optimizer->n_slots
+                     ? hl_state_load_slot(t, reader, arrays.items[i].name,
+                                          (enum hl_buffer)(HL_BUFFER_SLOT0 + i), diag)
+                     : hl_checkpoint_read_array(reader, &arrays.items[i], diag);
     if (status == HL_OK) {
         t->step = json_integer_value(json_object_get(loop, "step"));
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
         t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
         hl_trainer_progress_changed(t);
-        hl_trainer_params_changed(t);
         warn_if_changed(t, hl_checkpoint_made_with_json(reader));
     }
     json_decref(loop);

@@ -16,7 +16,7 @@
 #include "train/folder.h"
 #include "train/peak.h"
 #include "train/plan.h"
-#include "train/trainer_internal.h"
+#include "train/state.h"
 
 struct run {
     const struct hl_train_run *setup;
@@ -35,9 +35,12 @@ struct run {
     double step_seconds; /* smoothed, for the ETA */
     int64_t n_unsaved;   /* checkpoints in a row that could not be written */
     bool told_flush;
+    bool leads; /* rank 0: writes files and talks */
 };
 
+/* Rank 0 speaks for the run. */
 static void say(struct run *r, const char *text) {
+    if (!r->leads) return;
     if (r->progress) hl_progress_line(r->progress, text);
     else hl_log(r->setup->trainer.log, HL_LOG_INFO, "%s", text);
 }
@@ -59,15 +62,14 @@ static enum hl_status load_start(struct run *r, const char *resume_dir, struct h
     enum hl_status status = hl_checkpoint_open(r->mem, hl_fs_os(), r->setup->weights_dir, &reader,
                                                r->setup->trainer.log, diag);
     if (status != HL_OK) return status;
-    status = hl_checkpoint_read_params(reader, r->t->model, hl_trainer_params(r->t), diag);
+    status = hl_state_load_weights(r->t, reader, diag);
     hl_checkpoint_close(reader);
-    hl_trainer_params_changed(r->t);
     return status;
 }
 
 /* The checkpoint to go on from: named, or the newest in output_dir; empty: start anew. */
-static enum hl_status find_resume(struct run *r, char *path, size_t capacity,
-                                  struct hl_diag *diag) {
+static enum hl_status look_for_resume(struct run *r, char *path, size_t capacity,
+                                      struct hl_diag *diag) {
     path[0] = 0;
     if (*r->o->resume_from_checkpoint) {
         (void)snprintf(path, capacity, "%s", r->o->resume_from_checkpoint);
@@ -80,6 +82,21 @@ static enum hl_status find_resume(struct run *r, char *path, size_t capacity,
     path[0] = 0;
     say(r, "no complete checkpoint to resume from: starting at step 0");
     return HL_OK;
+}
+
+/* Rank 0 looks and tells the others: a folder may change while they look. */
+static enum hl_status find_resume(struct run *r, char *path, size_t capacity,
+                                  struct hl_diag *diag) {
+    struct hl_group *group = r->setup->trainer.group;
+    struct hl_collective op;
+    enum hl_status status = HL_OK;
+    memset(path, 0, capacity);
+    if (r->leads) status = look_for_resume(r, path, capacity, diag);
+    if (status != HL_OK || hl_group_n_ranks(group) == 1) return status;
+    const struct hl_collective_args args = {
+        .kind = HL_BROADCAST, .data = path, .n = (int64_t)capacity, .element_bytes = 1};
+    hl_collective_start(group, &args, &op);
+    return hl_collective_wait(group, &op, diag);
 }
 
 static enum hl_status write_records(struct run *r, struct hl_diag *diag) {
@@ -134,7 +151,7 @@ static void introduce(struct run *r) {
 static enum hl_status save(struct run *r, struct hl_diag *diag) {
     if (r->saved_step == r->t->step) return HL_OK;
     struct hl_diag flush;
-    enum hl_status flushed = hl_metrics_flush(r->metrics, &flush);
+    enum hl_status flushed = r->metrics ? hl_metrics_flush(r->metrics, &flush) : HL_OK;
     if (!r->told_flush) warn(r, flushed, &flush);
     r->told_flush |= flushed != HL_OK;
     enum hl_status status =
@@ -308,8 +325,8 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s,
     if (evaluates) status = evaluate(r, &eval_loss, &eval_seconds, diag);
     if (status != HL_OK) return status;
     show(r, s, logs || evaluates, eval_loss);
-    if (logs || evaluates) write_metrics(r, s, eval_loss, eval_seconds);
-    if (last || every(s->step, r->o->sample_steps)) {
+    if (r->metrics && (logs || evaluates)) write_metrics(r, s, eval_loss, eval_seconds);
+    if (r->leads && (last || every(s->step, r->o->sample_steps))) {
         if (r->setup->tokenizer && r->o->sample_steps > 0) status = write_sample(r, diag);
         if (status != HL_OK) return status;
     }
@@ -319,16 +336,16 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s,
 
 /* ---- the run ---- */
 
-static bool should_stop(struct run *r, enum hl_run_end *end) {
+/* What this rank would like: signals and clocks differ between ranks, so a wish is told with the
+ * step and all stop after the same one. */
+static int wish(struct run *r) {
     int signal = r->setup->signalled ? r->setup->signalled() : 0;
-    if (signal)
-        return *end = signal == HL_SIGNAL_INT   ? HL_RUN_SIGINT
-                      : signal == HL_SIGNAL_HUP ? HL_RUN_SIGHUP
-                                                : HL_RUN_SIGTERM,
-               true;
     double minutes = ((double)hl_clock_ns() * 1e-9 - r->setup->started_seconds) / 60;
-    if (r->o->max_minutes > 0 && minutes >= r->o->max_minutes) return *end = HL_RUN_MINUTES, true;
-    return false;
+    if (signal)
+        return signal == HL_SIGNAL_INT   ? HL_RUN_SIGINT
+               : signal == HL_SIGNAL_HUP ? HL_RUN_SIGHUP
+                                         : HL_RUN_SIGTERM;
+    return r->o->max_minutes > 0 && minutes >= r->o->max_minutes ? HL_RUN_MINUTES : HL_RUN_DONE;
 }
 
 /* A run that ended before its last step says why, and how it goes on. */
@@ -346,15 +363,25 @@ static void say_stopped(struct run *r, enum hl_run_end end) {
 }
 
 static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag *diag) {
+    bool alone = hl_group_n_ranks(r->setup->trainer.group) == 1;
     *end = HL_RUN_DONE;
-    while (!should_stop(r, end)) {
-        struct hl_step_report report;
+    for (;;) {
+        struct hl_step_report report = {0};
+        hl_trainer_ask_stop(r->t, wish(r));
+        if (alone && r->t->stop_wish) { /* nobody must agree: at once */
+            *end = (enum hl_run_end)r->t->stop_wish;
+            break;
+        }
         enum hl_status status = hl_trainer_step(r->t, &report, diag);
         if (status == HL_END) break;
         if (status == HL_OK) status = after_step(r, &report, diag);
         /* the weights of the step before are whole; with no checkpoint yet they would be lost */
-        if (status == HL_E_NUMERIC && r->saved_step < 0 && r->t->step > 0) try_save(r);
+        if (status == HL_E_NUMERIC && alone && r->saved_step < 0 && r->t->step > 0) try_save(r);
         if (status != HL_OK) return status;
+        if (report.stop) {
+            *end = (enum hl_run_end)report.stop;
+            break;
+        }
     }
     enum hl_status status = save(r, diag);
     if (status == HL_OK) say_stopped(r, *end);
@@ -363,6 +390,7 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
 
 static void say_lost(struct run *r) {
     char text[200];
+    if (!r->metrics) return;
     int64_t n = hl_metrics_n_lost(r->metrics);
     if (n == 0) return;
     (void)snprintf(text, sizeof text,
@@ -382,6 +410,14 @@ static enum hl_status take_folder(struct run *r, bool going_on, struct hl_diag *
     return hl_run_folder_prepare(fs, path, going_on, r->o->overwrite_output_dir, diag);
 }
 
+/* All ranks are here. */
+static enum hl_status meet(struct run *r, struct hl_diag *diag) {
+    struct hl_collective op;
+    hl_collective_start(r->setup->trainer.group, &(struct hl_collective_args){.kind = HL_BARRIER},
+                        &op);
+    return hl_collective_wait(r->setup->trainer.group, &op, diag);
+}
+
 static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     char resume[HL_PATH_CAPACITY] = "";
     /* before its checkpoints are looked at: another run may be writing one */
@@ -390,13 +426,14 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     bool going_on = status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir));
     struct hl_memory memory;
     hl_memory_read(&memory);
-    if (status == HL_OK)
+    if (status == HL_OK && r->leads)
         status = hl_run_folder_check(hl_fs_os(), r->o->output_dir,
                                      going_on || r->o->overwrite_output_dir, diag);
     if (status == HL_OK) status = hl_memory_check(r->mem, &r->setup->trainer, &memory, diag);
     if (status == HL_OK) status = hl_trainer_new(r->mem, &r->setup->trainer, &r->t, diag);
     if (status == HL_OK) status = load_start(r, *resume ? resume : NULL, diag);
-    if (status == HL_OK) status = take_folder(r, going_on, diag);
+    if (status == HL_OK) status = meet(r, diag);
+    if (status == HL_OK && r->leads) status = take_folder(r, going_on, diag);
     if (status != HL_OK) return status;
     if (*resume) {
         if (hl_is_inside(resume, r->o->output_dir)) r->saved_step = r->t->step;
@@ -407,6 +444,7 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
                                         : "");
         say(r, text);
     }
+    if (!r->leads) return HL_OK;
     status =
         hl_metrics_open(r->mem, r->o->output_dir, r->t->step, r->o->tensorboard, &r->metrics, diag);
     return status == HL_OK ? write_records(r, diag) : status;
@@ -419,9 +457,10 @@ enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup
                     .mem = mem,
                     .eval_loss = NAN,
                     .saved_step = -1,
-                    .lock = {.file = -1}};
+                    .lock = {.file = -1},
+                    .leads = hl_group_rank(setup->trainer.group) == 0};
     enum hl_status status = HL_OK;
-    if (setup->progress_fd >= 0)
+    if (setup->progress_fd >= 0 && r.leads)
         status = hl_progress_new(mem, setup->progress_fd, &r.progress, diag);
     if (status == HL_OK) status = open_run(&r, diag);
     if (status == HL_OK) {
@@ -432,6 +471,7 @@ enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup
         status = steps(&r, end_out, diag);
         say_lost(&r);
     }
+    if (status != HL_OK) hl_group_give_up(setup->trainer.group, diag->text);
     hl_progress_free(r.progress);
     hl_metrics_close(r.metrics);
     hl_lock_release(&r.lock);

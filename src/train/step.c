@@ -26,18 +26,21 @@ static int last_block(const struct hl_trainer *t) { return t->model->layout.n_bl
 
 /* ---- waiting for the strategy ---- */
 
-static const int64_t WAIT_NS = 600000000000; /* ten minutes without an end: somebody is gone */
+/* Ten minutes without an end: somebody is gone. A group of ranks has its own, shorter patience. */
+static const int64_t WAIT_NS = 600000000000, SLEEP_NS = 100000000;
 
 /* A slot said "not yet": poll. True when it is time to call the slot again. */
 static bool again(struct hl_trainer *t, enum hl_status *status, struct hl_diag *diag) {
     if (*status != HL_PENDING) return false;
     assert(t->strategy->poll);
     int64_t deadline = hl_clock_ns() + WAIT_NS;
-    while ((*status = t->strategy->poll(t->strategy_state, diag)) == HL_PENDING)
+    while ((*status = t->strategy->poll(t->strategy_state, diag)) == HL_PENDING) {
+        hl_group_sleep(t->setup.group, SLEEP_NS);
         if (hl_clock_ns() > deadline)
             *status = hl_fail(diag, HL_E_TIMEOUT,
                               "strategy '%s' waited ten minutes in step %lld: is a peer gone?",
                               t->strategy->name, (long long)t->step + 1);
+    }
     return *status == HL_OK;
 }
 
@@ -61,16 +64,26 @@ static enum hl_status outer_round(struct hl_trainer *t, struct hl_diag *diag) {
 
 /* ---- micro-batches ---- */
 
+/* Rows of a micro-batch: those of rank 0 first, then rank 1's, ... The last step of all may leave
+ * ranks with fewer, or with none: then a row without targets keeps them in step. */
 static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
-    int64_t skip = micro * t->micro_rows, n = s->n_rows - skip;
+    int64_t skip = micro * t->rank_rows + hl_group_rank(t->setup.group) * t->micro_rows;
+    int64_t n = s->n_rows - skip;
     if (n > t->micro_rows) n = t->micro_rows;
+    bool none = n <= 0;
+    if (none) skip = 0, n = 1;
+    hl_group_tell(t->setup.group, HL_PHASE_DATA, t->step + 1);
     int64_t before = hl_clock_ns();
     enum hl_status status = hl_loader_rows(t->train_rows, s->first_row + skip, n, &s->batch, diag);
     s->data_wait_ns += hl_clock_ns() - before;
     if (status != HL_OK) return status;
-    s->n_tokens += s->batch.n_tokens;
+    if (none) {
+        s->batch.target_N = t->no_target;
+        s->batch.n_supervised = 0;
+    } else s->n_tokens += s->batch.n_tokens;
     s->n_supervised += s->batch.n_supervised;
+    hl_group_tell(t->setup.group, HL_PHASE_FORWARD, t->step + 1);
     return hl_model_begin(t->run, &s->batch, diag);
 }
 
@@ -115,6 +128,7 @@ static enum hl_status backward(struct step *s, const struct hl_op *op, bool last
                                struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
     struct hl_block_data own = hl_trainer_block(t, op->block, true);
+    hl_group_tell(t->setup.group, HL_PHASE_BACKWARD, t->step + 1);
     own.add = op->block == last_block(t) ? s->head_adds : hl_engine_grad_adds(t->engine, op->block);
     enum hl_status status = hl_model_backward(t->run, op->block, &own, diag);
     if (status != HL_OK || !op->grad_final || !t->strategy->grad_ready) return status;
@@ -125,7 +139,8 @@ static enum hl_status backward(struct step *s, const struct hl_op *op, bool last
 
 static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
-    if (s->n_supervised == 0)
+    hl_group_tell(t->setup.group, HL_PHASE_UPDATE, t->step + 1);
+    if (s->n_supervised == 0 && hl_group_n_ranks(t->setup.group) == 1)
         return hl_fail(diag, HL_E_USER,
                        "step %lld: none of its %lld tokens is supervised, so there is no gradient; "
                        "check the data and block_size",
@@ -160,7 +175,7 @@ static enum hl_status micro_end(struct step *s, int micro, struct hl_diag *diag)
     while (again(t, &status, diag));
     bool last = micro == s->shape.n_micro - 1, ends = answer == HL_MICRO_STEP;
     if (status != HL_OK || last == ends) return status;
-    int64_t left = t->total_rows - s->first_row, rows = (micro + (ends ? 1 : 2)) * t->micro_rows;
+    int64_t left = t->total_rows - s->first_row, rows = (micro + (ends ? 1 : 2)) * t->rank_rows;
     if (rows > left) rows = left;
     if (!ends && rows == s->n_rows) return HL_OK; /* the data is at its end, and the step with it */
     s->n_rows = rows;
@@ -217,6 +232,31 @@ static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_m
     return status == HL_OK ? tell(t, t->strategy->block_exit, op->block, back, diag) : status;
 }
 
+/* What the ranks' steps were together: losses and counts added in rank order, wishes to stop. */
+static enum hl_status share(struct step *s, int *stop_out, struct hl_diag *diag) {
+    enum { LOSS, TOKENS, SUPERVISED, STOP, N_SHARED };
+    struct hl_trainer *t = s->t;
+    double all[HL_MAX_RANKS * N_SHARED];
+    int n = hl_group_n_ranks(t->setup.group);
+    double *own = all + hl_group_rank(t->setup.group) * N_SHARED;
+    own[LOSS] = s->loss_sum;
+    own[TOKENS] = (double)s->n_tokens;
+    own[SUPERVISED] = (double)s->n_supervised;
+    own[STOP] = t->stop_wish;
+    enum hl_status status = hl_group_share(t->setup.group, all, N_SHARED, diag);
+    if (status != HL_OK) return status;
+    s->loss_sum = 0;
+    s->n_tokens = s->n_supervised = 0;
+    for (int r = 0; r < n; r++) {
+        const double *part = all + r * N_SHARED;
+        s->loss_sum += part[LOSS];
+        s->n_tokens += (int64_t)part[TOKENS];
+        s->n_supervised += (int64_t)part[SUPERVISED];
+        if ((int)part[STOP] > *stop_out) *stop_out = (int)part[STOP];
+    }
+    return HL_OK;
+}
+
 enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
                                struct hl_diag *diag) {
     if (t->step >= t->n_steps) return HL_END;
@@ -227,7 +267,7 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
     s.learning_rate = hl_learning_rate(&t->rate, (double)t->step, 1);
     s.shape = (struct hl_schedule_shape){
         .n_blocks = t->model->layout.n_blocks,
-        .n_micro = (int)((s.n_rows + t->micro_rows - 1) / t->micro_rows),
+        .n_micro = (int)((s.n_rows + t->rank_rows - 1) / t->rank_rows),
         .tied_head = t->model->config.tie_word_embeddings,
         .recompute = t->recompute,
     };
@@ -241,6 +281,9 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
     }
     t->step++;
     t->rows_taken += s.n_rows;
+    int stop = 0;
+    status = share(&s, &stop, diag);
+    if (status != HL_OK) return status;
     t->tokens_seen += s.n_supervised;
     if (t->strategy->micro_end) hl_trainer_progress_changed(t);
     status = outer_round(t, diag);
@@ -252,12 +295,17 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
         .learning_rate = s.learning_rate,
         .n_tokens = s.n_tokens,
         .n_supervised = s.n_supervised,
+        .stop = stop,
         .seconds = (double)(hl_clock_ns() - started) * 1e-9,
         .data_wait_seconds = (double)s.data_wait_ns * 1e-9,
         .epoch =
             (double)t->rows_taken / (double)hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_TRAIN),
     };
     return HL_OK;
+}
+
+void hl_trainer_ask_stop(struct hl_trainer *t, int wish) {
+    if (wish > t->stop_wish) t->stop_wish = wish;
 }
 
 /* ---- forward only ---- */
@@ -274,28 +322,50 @@ enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_bat
     return status;
 }
 
+/* Sums of the losses of validation batches and their tokens: batch i is made by rank i % n_ranks,
+ * and all get to know all, so that they are added in the same order by any number of ranks. */
+static enum hl_status score_batches(struct hl_trainer *t, int64_t rows, int64_t n_each,
+                                    int64_t n_batches, double *all, struct hl_diag *diag) {
+    int rank = hl_group_rank(t->setup.group), n_ranks = hl_group_n_ranks(t->setup.group);
+    double *own = all + 2 * n_each * rank;
+    for (int64_t k = 0; k < n_each && rank + k * n_ranks < n_batches; k++) {
+        struct hl_batch batch;
+        enum hl_status status =
+            hl_loader_rows(t->validation_rows, (rank + k * n_ranks) * rows, rows, &batch, diag);
+        if (status == HL_OK) status = hl_trainer_forward_loss(t, &batch, &own[2 * k], diag);
+        if (status != HL_OK) return status;
+        own[2 * k + 1] = (double)batch.n_supervised;
+    }
+    return hl_group_share(t->setup.group, all, 2 * n_each, diag);
+}
+
 enum hl_status hl_trainer_evaluate(struct hl_trainer *t, double *loss_out, int64_t *n_tokens_out,
                                    struct hl_diag *diag) {
     if (!t->validation_rows) return HL_END;
     hl_threads_set(t->threads);
-    enum hl_status drained = hl_trainer_drain(t, diag);
-    if (drained != HL_OK) return drained;
+    hl_group_tell(t->setup.group, HL_PHASE_EVALUATION, t->step);
+    enum hl_status status = hl_trainer_drain(t, diag);
+    if (status != HL_OK) return status;
     const struct hl_train_options *o = t->setup.options;
     int64_t rows = o->per_device_eval_batch_size ? o->per_device_eval_batch_size : t->micro_rows;
-    double sum = 0;
-    int64_t n = 0;
-    for (int64_t i = 0; o->max_eval_batches == 0 || i < o->max_eval_batches; i++) {
-        struct hl_batch batch;
-        double part;
-        enum hl_status status = hl_loader_rows(t->validation_rows, i * rows, rows, &batch, diag);
-        if (status == HL_END) break;
-        if (status == HL_OK) status = hl_trainer_forward_loss(t, &batch, &part, diag);
-        if (status != HL_OK) return status;
-        sum += part;
-        n += batch.n_supervised;
+    int64_t n_batches =
+        (hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_VALIDATION) + rows - 1) / rows;
+    if (o->max_eval_batches && n_batches > o->max_eval_batches) n_batches = o->max_eval_batches;
+    int n_ranks = hl_group_n_ranks(t->setup.group);
+    int64_t n_each = (n_batches + n_ranks - 1) / n_ranks;
+    size_t n = (size_t)(2 * n_each * n_ranks);
+    double *all = hl_alloc(t->mem, n, sizeof *all);
+    if (!all) return hl_fail_memory(diag, n * sizeof *all, "the evaluation");
+    status = score_batches(t, rows, n_each, n_batches, all, diag);
+    double sum = 0, tokens = 0;
+    for (int64_t i = 0; i < n_batches && status == HL_OK; i++) {
+        const double *part = all + 2 * (i % n_ranks * n_each + i / n_ranks);
+        sum += part[0];
+        tokens += part[1];
     }
-    if (n == 0) return HL_END;
-    *loss_out = sum / (double)n;
-    *n_tokens_out = n;
+    hl_free(t->mem, all);
+    if (status != HL_OK || tokens == 0) return status != HL_OK ? status : HL_END;
+    *loss_out = sum / tokens;
+    *n_tokens_out = (int64_t)tokens;
     return HL_OK;
 }

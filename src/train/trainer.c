@@ -8,7 +8,7 @@
 #include "os/clock.h"
 #include "os/cpu.h"
 #include "train/plan.h"
-#include "train/trainer_internal.h"
+#include "train/state.h"
 
 /* ---- which layers keep only their input ---- */
 
@@ -58,7 +58,9 @@ static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
     const struct hl_train_options *o = t->setup.options;
     int64_t rows = hl_dataset_n_rows(t->setup.dataset, HL_SPLIT_TRAIN);
     t->micro_rows = o->per_device_train_batch_size;
-    if (__builtin_mul_overflow(t->micro_rows, o->gradient_accumulation_steps, &t->step_rows))
+    t->rank_rows = t->micro_rows * hl_group_n_ranks(t->setup.group);
+    if (t->micro_rows > INT64_MAX / HL_MAX_RANKS ||
+        __builtin_mul_overflow(t->rank_rows, o->gradient_accumulation_steps, &t->step_rows))
         return hl_fail(diag, HL_E_USER, "gradient_accumulation_steps: too many rows in a step");
     t->total_rows = INT64_MAX;
     double total = ceil(o->num_train_epochs * (double)rows);
@@ -115,8 +117,9 @@ static struct hl_strategy_env environment(struct hl_trainer *t) {
                                     .products = t->products,
                                     .optimizer = t->optimizer,
                                     .optimizer_options = t->setup.optimizer_options,
-                                    .rank = 0,
-                                    .n_ranks = 1,
+                                    .group = t->setup.group,
+                                    .rank = hl_group_rank(t->setup.group),
+                                    .n_ranks = hl_group_n_ranks(t->setup.group),
                                     .seed = t->setup.seed,
                                     .now = seconds_now};
 }
@@ -129,6 +132,16 @@ static enum hl_status make_loaders(struct hl_trainer *t, struct hl_diag *diag) {
     int64_t rows = t->setup.options->per_device_eval_batch_size;
     return hl_loader_new(t->mem, data, HL_SPLIT_VALIDATION, rows ? rows : t->micro_rows,
                          &t->validation_rows, diag);
+}
+
+/* For a rank that has no row left in the last step while others do. */
+static enum hl_status make_no_target(struct hl_trainer *t, struct hl_diag *diag) {
+    size_t n = (size_t)t->setup.block_size;
+    if (hl_group_n_ranks(t->setup.group) == 1) return HL_OK;
+    t->no_target = hl_alloc(t->mem, n, sizeof *t->no_target);
+    if (!t->no_target) return hl_fail_memory(diag, n * sizeof *t->no_target, "an empty row");
+    for (size_t i = 0; i < n; i++) t->no_target[i] = -1;
+    return HL_OK;
 }
 
 static enum hl_status check_vocabulary(struct hl_trainer *t, struct hl_diag *diag) {
@@ -154,7 +167,7 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
     if (status == HL_OK) status = t->strategy->check(&env, diag);
     if (status != HL_OK) return status;
 
-    struct hl_engine_shape engine = hl_plan_engine_shape(s->options, t->optimizer);
+    struct hl_engine_shape engine = hl_plan_engine_shape(s->options, t->strategy, &env);
     status = hl_engine_new(t->mem, &t->model->layout, &engine, &t->engine, diag);
     if (status != HL_OK) return status;
     struct hl_model_run_shape shape = hl_plan_run_shape(s, t->recompute);
@@ -196,14 +209,18 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
     if (status == HL_OK) status = check_vocabulary(t, diag);
     if (status == HL_OK) status = find_plugins(t, diag);
     if (status == HL_OK) status = make_loaders(t, diag);
+    if (status == HL_OK) status = make_no_target(t, diag);
     if (status == HL_OK) status = make_parts(t, diag);
     if (status != HL_OK) {
         hl_trainer_free(t);
         return status;
     }
     set_rate(t);
-    hl_model_init(t->model, setup->seed, hl_trainer_params(t));
-    hl_trainer_params_changed(t);
+    status = hl_state_init(t, diag);
+    if (status != HL_OK) {
+        hl_trainer_free(t);
+        return status;
+    }
     *out = t;
     return HL_OK;
 }
@@ -211,6 +228,7 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
 void hl_trainer_free(struct hl_trainer *t) {
     if (!t) return;
     if (t->strategy_state) t->strategy->fini(t->strategy_state);
+    hl_free(t->mem, t->no_target);
     hl_loader_free(t->train_rows);
     hl_loader_free(t->validation_rows);
     hl_model_run_free(t->run);

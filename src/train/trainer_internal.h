@@ -26,7 +26,9 @@ struct hl_trainer {
     void *strategy_state;
     struct hl_schedule_rate rate;
 
-    int64_t micro_rows, step_rows; /* of a micro-batch, of a step */
+    int64_t micro_rows, rank_rows; /* of a micro-batch: on this rank, on all */
+    int64_t step_rows;             /* of a step, on all ranks */
+    int32_t *no_target;            /* [block_size] of -1 */
     int64_t n_steps;               /* in all */
     int64_t total_rows;            /* the run ends there; INT64_MAX when max_steps decides */
 
@@ -34,6 +36,8 @@ struct hl_trainer {
     int64_t step;
     int64_t rows_taken;
     int64_t tokens_seen;
+
+    int stop_wish; /* of this rank */
 };
 
 /* Nothing of the strategy's is in flight afterwards: before evaluation and checkpoints. */

@@ -48,11 +48,11 @@ static int rows_of(const struct fixture *f, struct hl_st_plan_row rows[64], cons
         const struct hl_tensor *t = &layout->tensors[i];
         bool turned = t->file_transposed;
         rows[i] = (struct hl_st_plan_row){
-            t->name,
-            t->n_dims,
-            {t->n_dims == 1 || turned ? t->cols : t->rows, turned ? t->rows : t->cols},
-            f->params + t->offset,
-            turned};
+            .name = t->name,
+            .n_dims = t->n_dims,
+            .shape = {t->n_dims == 1 || turned ? t->cols : t->rows, turned ? t->rows : t->cols},
+            .data = f->params + t->offset,
+            .transposed = turned};
         if (!strncmp(t->name, prefix, strlen(prefix))) rows[i].name += strlen(prefix);
     }
     return layout->n_tensors;
@@ -104,12 +104,17 @@ static void test_names(void **state) {
         begin(&f, kinds[k][0]);
         int n = rows_of(&f, rows, kinds[k][1]);
         const float mask[64] = {1};
-        if (k == 0) rows[n++] = (struct hl_st_plan_row){"h.0.attn.bias", 2, {8, 8}, mask, false};
-        rows[n++] =
-            (struct hl_st_plan_row){"layers.0.self_attn.rotary_emb.inv_freq", 1, {4}, mask, false};
+        if (k == 0)
+            rows[n++] = (struct hl_st_plan_row){
+                .name = "h.0.attn.bias", .n_dims = 2, .shape = {8, 8}, .data = mask};
+        rows[n++] = (struct hl_st_plan_row){.name = "layers.0.self_attn.rotary_emb.inv_freq",
+                                            .n_dims = 1,
+                                            .shape = {4},
+                                            .data = mask};
         put_weights("/m/model.safetensors", rows, n);
         must(import(&f, &diag), &diag);
-        rows[n] = (struct hl_st_plan_row){"score.weight", 1, {4}, mask, false};
+        rows[n] = (struct hl_st_plan_row){
+            .name = "score.weight", .n_dims = 1, .shape = {4}, .data = mask};
         put_weights("/m/model.safetensors", rows, n + 1);
         refused(&f, "does not have: score.weight");
         rows[n].name = f.model->layout.tensors[1].name; /* with and without prefix */

@@ -210,9 +210,10 @@ static void test_write(void **state) {
         int64_t R = sizes[i / 6], S = sizes[i % 6];
         float data[65 * 65], back[65 * 65];
         for (int64_t k = 0; k < R * S; k++) data[k] = (float)k;
-        const struct hl_st_plan_row rows[] = {{"plain \"\n", 2, {R, S}, data, false},
-                                              {"turned", 2, {R, S}, data, true},
-                                              {"v", 1, {R}, data, false}};
+        const struct hl_st_plan_row rows[] = {
+            {.name = "plain \"\n", .n_dims = 2, .shape = {R, S}, .data = data},
+            {.name = "turned", .n_dims = 2, .shape = {R, S}, .data = data, .transposed = true},
+            {.name = "v", .n_dims = 1, .shape = {R}, .data = data, .transposed = false}};
         struct hl_out_file out;
         struct hl_diag diag = {0};
         uint64_t written, read;

@@ -1,7 +1,7 @@
 /* The loop keeps the strategy's contract: slots in the order of the schedule, "not yet" means poll
  * and ask again, micro_end decides how long a step is, outer rounds after the steps that are due,
  * drain before evaluation and checkpoints, a clock. */
-#include "trainer_fixture.h"
+#include "support/trainer_fixture.h"
 
 /* Spells what it is told, and does the work of `single`. */
 struct spy {

@@ -1,7 +1,7 @@
 /* hl_memory_plan against what a trainer takes, counted: the sum for several configurations, each
  * class by what changes when one option does; sizes that overflow; the check against a machine's
  * memory. */
-#include "trainer_fixture.h"
+#include "support/trainer_fixture.h"
 
 #include "os/memory.h"
 #include "train/plan.h"

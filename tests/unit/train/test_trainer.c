@@ -1,7 +1,7 @@
 /* The trainer: same seed same bits, for any number of threads; resume after every step gives the
  * bits of the run that never stopped; micro-batches of unequal numbers of tokens give the gradient
  * of the one big batch; what is not finite is not applied; every allocation may fail. */
-#include "trainer_fixture.h"
+#include "support/trainer_fixture.h"
 
 static struct hl_step_report step(struct hl_trainer *t) {
     struct hl_step_report r;

@@ -30,7 +30,7 @@ struct world {
 };
 
 /* Names of 2 to 9 letters. */
-static void write_names(const char *path) {
+static inline void write_names(const char *path) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     for (unsigned i = 0; i < 300; i++) {
@@ -41,7 +41,7 @@ static void write_names(const char *path) {
     assert_int_equal(fclose(f), 0);
 }
 
-static void open_world(struct world *w, const char *optim) {
+static inline void open_world(struct world *w, const char *optim) {
     struct hl_mem *mem = hl_mem_default();
     struct hl_diag diag = {0};
     memset(w, 0, sizeof *w);
@@ -105,7 +105,7 @@ static inline void set_word(struct world *w, const char *key, const char *value)
         fail_msg("%s", diag.text);
 }
 
-static void close_world(struct world *w) {
+static inline void close_world(struct world *w) {
     hl_dataset_free(w->dataset);
     hl_tokenizer_free(w->tokenizer);
     hl_config_free(w->config);
@@ -114,7 +114,7 @@ static void close_world(struct world *w) {
     assert_int_equal(system(command), 0);
 }
 
-static struct hl_trainer *new_trainer(const struct world *w) {
+static inline struct hl_trainer *new_trainer(const struct world *w) {
     struct hl_trainer *t;
     struct hl_diag diag = {0};
     if (hl_trainer_new(hl_mem_default(), &w->setup, &t, &diag) != HL_OK) fail_msg("%s", diag.text);

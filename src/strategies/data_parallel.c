@@ -1,0 +1,196 @@
+/* Synchronous data parallelism, whole or in slices. See data_parallel.h. */
+#include "strategies/data_parallel.h"
+
+#include <math.h>
+
+#include "optimizers/optimizers.h"
+#include "strategies/update.h"
+
+struct hl_range hl_dp_slice(const struct hl_strategy_env *env, int block, int rank) {
+    struct hl_range range = env->layout->blocks[block];
+    struct hl_range slice = hl_slice(range.n, HL_SLICE_UNIT, rank, env->n_ranks);
+    return (struct hl_range){range.offset + slice.offset, slice.n};
+}
+
+enum hl_status hl_dp_check(const struct hl_strategy_env *env, const char *name, bool sliced,
+                           struct hl_diag *diag) {
+    if (!sliced || env->n_ranks == 1 || !env->optimizer->whole_matrices) return HL_OK;
+    return hl_fail(diag, HL_E_USER,
+                   "strategy: '%s' cuts matrices between ranks, and optimizer '%s' needs them "
+                   "whole; use --strategy ddp, or another --optim",
+                   name, env->optimizer->name);
+}
+
+void hl_dp_fini(void *state) {
+    struct hl_dp *s = state;
+    struct hl_mem *mem = s->env.mem;
+    hl_free(mem, s->scratch);
+    hl_free(mem, s->reduces);
+    hl_free(mem, s->gathers);
+    hl_free(mem, s->shared);
+    hl_free(mem, s);
+}
+
+enum hl_status hl_dp_init(const struct hl_strategy_env *env, bool sliced, struct hl_dp **out,
+                          struct hl_diag *diag) {
+    struct hl_dp *s = hl_alloc(env->mem, 1, sizeof *s);
+    if (!s) return hl_fail_memory(diag, sizeof *s, "the strategy");
+    s->env = *env;
+    s->sliced = sliced;
+    size_t blocks = (size_t)env->layout->n_blocks;
+    size_t floats = (size_t)hl_optimizer_scratch(env->optimizer, env->layout);
+    s->scratch = hl_alloc(env->mem, floats, sizeof *s->scratch);
+    s->reduces = hl_alloc(env->mem, blocks, sizeof *s->reduces);
+    s->gathers = hl_alloc(env->mem, sliced ? blocks : 0, sizeof *s->gathers);
+    s->shared = hl_alloc(env->mem, (blocks + 1) * (size_t)env->n_ranks, sizeof *s->shared);
+    if (!s->scratch || !s->reduces || !s->gathers || !s->shared) {
+        hl_dp_fini(s);
+        return hl_fail_memory(diag, floats * sizeof(float) + 2 * blocks * sizeof *s->reduces,
+                              "the strategy's records");
+    }
+    *out = s;
+    return HL_OK;
+}
+
+/* Bulk goes over the lanes behind the first, which is the loop's and the small exchanges'. */
+static int lane_of(const struct hl_dp *s, int block) {
+    int lanes = hl_group_n_lanes(s->env.group) - 1;
+    return lanes > 0 ? 1 + block % lanes : 0;
+}
+
+/* ---- during the backward pass ---- */
+
+enum hl_status hl_dp_poll(void *state, struct hl_diag *diag) {
+    struct hl_dp *s = state;
+    return hl_group_poll(s->env.group, diag);
+}
+
+/* Whatever has come in the meantime is passed on between blocks, so that it overlaps with them. */
+enum hl_status hl_dp_block_exit(void *state, int block, bool backward, struct hl_diag *diag) {
+    (void)block, (void)backward;
+    enum hl_status status = hl_dp_poll(state, diag);
+    return status < 0 ? status : HL_OK;
+}
+
+enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct hl_diag *diag) {
+    struct hl_dp *s = state;
+    struct hl_range range = s->env.layout->blocks[block];
+    if (!last_micro) return HL_OK;
+    const struct hl_collective_args args = {
+        .kind = s->sliced ? HL_REDUCE_SCATTER : HL_ALL_REDUCE,
+        .lane = lane_of(s, block),
+        .data = hl_engine_data(s->env.engine, HL_BUFFER_GRAD, range),
+        .n = range.n,
+        .element_bytes = sizeof(float),
+        .one_stage = hl_all_reduce_one_stage(range.n, s->env.n_ranks)};
+    hl_collective_start(s->env.group, &args, &s->reduces[block]);
+    return hl_dp_block_exit(state, block, true, diag);
+}
+
+/* ---- the end of the step ---- */
+
+static bool all_done(const struct hl_collective *ops, int n) {
+    for (int i = 0; i < n; i++)
+        if (ops[i].status != HL_OK) return false;
+    return true;
+}
+
+/* Squares of this rank's slices of the reduced gradient, and its tokens, to everyone. */
+static void start_share(struct hl_dp *s, int64_t n_supervised) {
+    int n = s->env.layout->n_blocks;
+    double *own = s->shared + (size_t)s->env.rank * (size_t)(n + 1);
+    for (int b = 0; b < n; b++) {
+        struct hl_range slice = hl_dp_slice(&s->env, b, s->env.rank);
+        own[b] = s->env.kernels->sum_squares(slice.n,
+                                             hl_engine_data(s->env.engine, HL_BUFFER_GRAD, slice));
+    }
+    own[n] = (double)n_supervised;
+    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
+                                            .data = s->shared,
+                                            .n = (int64_t)(n + 1) * s->env.n_ranks,
+                                            .element_bytes = sizeof(double),
+                                            .unit = n + 1};
+    hl_collective_start(s->env.group, &args, &s->share);
+}
+
+/* Blocks ascending, ranks ascending. */
+static void add_shared(struct hl_dp *s) {
+    int n = s->env.layout->n_blocks;
+    double sum = 0, tokens = 0;
+    struct hl_step_result *out = &s->result;
+    *out = (struct hl_step_result){.bad_block = -1};
+    for (int b = 0; b < n; b++)
+        for (int r = 0; r < s->env.n_ranks; r++) {
+            double part = s->shared[(size_t)r * (size_t)(n + 1) + (size_t)b];
+            if (!isfinite(part)) out->bad_block = b; /* ends at the first of the backward pass */
+            sum += part;
+        }
+    for (int r = 0; r < s->env.n_ranks; r++)
+        tokens += s->shared[(size_t)r * (size_t)(n + 1) + (size_t)n];
+    out->n_supervised = (int64_t)tokens;
+    out->grad_norm = tokens > 0 ? sqrt(sum) / tokens : 0;
+    out->applied = isfinite(out->grad_norm);
+}
+
+static enum hl_status update(struct hl_dp *s, const struct hl_step *step, struct hl_diag *diag) {
+    float factor = hl_grad_factor(s->result.grad_norm, step->max_grad_norm, s->result.n_supervised);
+    enum hl_status status = HL_OK;
+    for (int b = 0; b < s->env.layout->n_blocks && status == HL_OK; b++) {
+        struct hl_range range =
+            s->sliced ? hl_dp_slice(&s->env, b, s->env.rank) : s->env.layout->blocks[b];
+        if (range.n == 0) continue;
+        status = hl_update_range(&s->env, range, step->index + 1, step->learning_rate, factor,
+                                 s->scratch, diag);
+    }
+    return status;
+}
+
+/* What compute reads: the bf16 copy, or the master itself. */
+static void start_gather(struct hl_dp *s, int block) {
+    struct hl_range range = s->env.layout->blocks[block];
+    struct hl_bf16 *copy = hl_engine_copy(s->env.engine, range);
+    void *data = copy ? (void *)copy : hl_engine_data(s->env.engine, HL_BUFFER_MASTER, range);
+    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
+                                            .lane = lane_of(s, block),
+                                            .data = data,
+                                            .n = range.n,
+                                            .element_bytes = copy ? sizeof *copy : sizeof(float)};
+    hl_collective_start(s->env.group, &args, &s->gathers[block]);
+}
+
+enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl_step_result *out,
+                              struct hl_diag *diag) {
+    struct hl_dp *s = state;
+    int n = s->env.layout->n_blocks;
+    enum hl_status status = hl_dp_poll(state, diag);
+    if (status < 0) return status;
+    if (s->stage == HL_DP_REDUCE) {
+        if (!all_done(s->reduces, n)) return HL_PENDING;
+        start_share(s, step->n_supervised);
+        s->stage = HL_DP_SHARE;
+    }
+    if (s->stage == HL_DP_SHARE) {
+        if ((status = hl_dp_poll(state, diag)) < 0) return status;
+        if (s->share.status != HL_OK) return HL_PENDING;
+        s->stage = HL_DP_UPDATE;
+    }
+    if (s->stage == HL_DP_UPDATE) {
+        add_shared(s);
+        if (s->result.n_supervised == 0)
+            return hl_fail(diag, HL_E_USER,
+                           "step %lld: no token of any rank is supervised, so there is no "
+                           "gradient; check the data and block_size",
+                           (long long)step->index + 1);
+        if (s->result.applied && (status = update(s, step, diag)) != HL_OK) return status;
+        hl_engine_grad_clear(s->env.engine);
+        for (int b = 0; b < n && s->sliced && s->result.applied; b++) start_gather(s, b);
+        s->stage = HL_DP_GATHER;
+    }
+    if (s->sliced && s->result.applied) {
+        if ((status = hl_dp_poll(state, diag)) < 0) return status;
+        if (!all_done(s->gathers, n)) return HL_PENDING;
+    }
+    *out = s->result;
+    s->stage = HL_DP_REDUCE;
+    return HL_OK;
+}
