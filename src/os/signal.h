@@ -16,6 +16,7 @@ void hl_signal_unwatch(void);
 enum {
     HL_SIGNAL_HUP = 1,
     HL_SIGNAL_INT = 2,
+    HL_SIGNAL_KILL = 9,
     HL_SIGNAL_TERM = 15
 }; /* POSIX's numbers; a program that stopped for one exits 128 + number */
 int hl_signal_pending(void);

@@ -1,0 +1,33 @@
+/* A board in memory that ranks share with the launcher who started them: what each does, and why
+ * it gave up. It can still be read when the rank was killed, whatever the wire. */
+#ifndef HALLEY_CLUSTER_BOARD_H
+#define HALLEY_CLUSTER_BOARD_H
+
+#include <stdint.h>
+
+#include "halley/status.h"
+#include "os/inherited.h"
+
+struct hl_board {
+    struct hl_inherited memory;
+    int n;
+};
+struct hl_board_entry {
+    int phase; /* -1: nothing was told yet */
+    int64_t step;
+    char why[240]; /* empty: it did not give up */
+};
+
+enum hl_status hl_board_new(int n, struct hl_board *out, struct hl_diag *diag) HL_MUST_CHECK;
+/* The board of HALLEY_BOARD, "descriptor:entries:entry", which hl_board_variable writes; entry_out
+ * is this process's. HL_END: it was not started by a launcher on this machine. */
+enum hl_status hl_board_from_environment(struct hl_board *out, int *entry_out,
+                                         struct hl_diag *diag) HL_MUST_CHECK;
+void hl_board_variable(const struct hl_board *board, int entry, char *out, size_t capacity);
+void hl_board_close(struct hl_board *board); /* a zeroed one may be closed */
+
+void hl_board_tell(struct hl_board *board, int entry, int phase, int64_t step);
+void hl_board_give_up(struct hl_board *board, int entry, const char *why);
+void hl_board_read(const struct hl_board *board, int entry, struct hl_board_entry *out);
+
+#endif

@@ -1,0 +1,262 @@
+/* Who is to blame when children fail, stand still or do not end; that lines come whole, signals are
+ * passed on, and nothing is left running. The children are shell scripts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "cluster/supervise.h"
+
+enum { MOST = 4 };
+
+/* What a test starts, and what came of it. */
+struct rig {
+    struct hl_children *children;
+    struct hl_board board;
+    char said[4000], logged[2000], buried[40];
+    int64_t pids[MOST];
+    struct hl_supervise_end end;
+};
+
+static void take_line(void *context, int child, int stream, const char *text, size_t n) {
+    struct rig *r = context;
+    size_t used = strlen(r->said);
+    (void)snprintf(r->said + used, sizeof r->said - used, "%d.%d:%.*s\n", child, stream, (int)n,
+                   text);
+}
+static void name_child(void *context, int child, char *out, size_t capacity) {
+    (void)context;
+    (void)snprintf(out, capacity, "rank %d", child);
+}
+static void bury_child(void *context, int child) {
+    struct rig *r = context;
+    size_t used = strlen(r->buried);
+    (void)snprintf(r->buried + used, sizeof r->buried - used, "%d", child);
+}
+static const char *phase_name(int phase) { return phase == 2 ? "forward" : "start"; }
+static void take_log(struct hl_log *log, enum hl_log_level level, const char *text) {
+    struct rig *r = log->context;
+    size_t used = strlen(r->logged);
+    (void)level;
+    (void)snprintf(r->logged + used, sizeof r->logged - used, "%s\n", text);
+}
+
+static void start(struct rig *r, const char *script) {
+    struct hl_diag diag = {0};
+    char copy[600], board[64];
+    (void)snprintf(copy, sizeof copy, "%s", script);
+    char shell[] = "sh", flag[] = "-c";
+    char *args[] = {shell, flag, copy, NULL};
+    int child = 0;
+    hl_board_variable(&r->board, 0, board, sizeof board);
+    const char *environment[] = {board, "MARK=here", "HOME", NULL};
+    const struct hl_child_setup setup = {
+        .program = "sh", .args = args, .environment = environment, .keep_fd = r->board.memory.fd};
+    if (hl_children_start(r->children, &setup, &child, &diag) != HL_OK) fail_msg("%s", diag.text);
+    r->pids[child] = hl_children_pid(r->children, child);
+}
+
+/* Runs n scripts under the supervisor. */
+static void supervise(struct rig *r, int seconds, int n, const char *const *scripts) {
+    struct hl_diag diag = {0};
+    struct hl_log log = {.line = take_log, .least = HL_LOG_INFO, .context = r};
+    *r = (struct rig){.children = NULL};
+    assert_int_equal(hl_board_new(MOST, &r->board, &diag), HL_OK);
+    hl_board_tell(&r->board, 1, 2, 7);
+    hl_board_give_up(&r->board, 2, "no number");
+    assert_int_equal(hl_children_new(hl_mem_default(), MOST, &r->children, &diag), HL_OK);
+    for (int i = 0; i < n; i++) start(r, scripts[i]);
+    const struct hl_supervise_setup setup = {.mem = hl_mem_default(),
+                                             .children = r->children,
+                                             .n = n,
+                                             .board = &r->board,
+                                             .timeout_ns = seconds * 1000000000L,
+                                             .log = &log,
+                                             .line = take_line,
+                                             .name = name_child,
+                                             .bury = bury_child,
+                                             .phase_name = phase_name,
+                                             .context = r};
+    assert_int_equal(hl_supervise(&setup, &r->end, &diag), HL_OK);
+    hl_children_free(r->children);
+    hl_board_close(&r->board);
+    for (int i = 0; i < n; i++) assert_true(kill((pid_t)r->pids[i], 0) < 0 && errno == ESRCH);
+}
+
+static void expect(const struct rig *r, int status, int root, const char *why) {
+    if (r->end.status != status || r->end.root != root || !strstr(r->end.why, why))
+        fail_msg("status %d, root %d, %s; said: %s logged: %s", r->end.status, r->end.root,
+                 r->end.why, r->said, r->logged);
+}
+
+static void says(const struct rig *r, const char *text) {
+    if (!strstr(r->said, text)) fail_msg("no '%s' in: %s", text, r->said);
+}
+
+static void test_good_end(void **state) {
+    (void)state;
+    struct rig r;
+    supervise(&r, 20, 3,
+              (const char *const[]){"printf 'a\\nb'; sleep 0.1; printf 'c\\n'", "echo err >&2",
+                                    "echo $MARK $HOME; exec >&-; exit 0"});
+    expect(&r, 0, -1, "");
+    says(&r, "0.1:a\n");
+    says(&r, "0.1:bc\n");
+    says(&r, "1.2:err\n");
+    says(&r, "2.1:here\n");
+    assert_false(r.end.asked);
+    assert_string_equal(r.buried, "");
+}
+
+/* The first that fails by itself, though others that noticed end before it is looked at. */
+static void test_first_failure(void **state) {
+    (void)state;
+    struct rig r;
+    supervise(&r, 20, 3, (const char *const[]){"sleep 0.2; exit 4", "kill -SEGV $$", "exit 0"});
+    expect(&r, 139, 1, "was ended by signal 11");
+    expect(&r, 139, 1, "in the phase forward of step 7");
+    assert_true(strchr(r.buried, '0') && strchr(r.buried, '1'));
+    supervise(&r, 20, 3, (const char *const[]){"exit 4", "exit 4", "sleep 0.2; echo x; exit 3"});
+    expect(&r, 3, 2, "ended with status 3 before it said anything: no number");
+    supervise(&r, 20, 2, (const char *const[]){"exit 4", "sleep 0.5; exit 4"});
+    expect(&r, 4, 0, "ended with status 4");
+}
+
+static void test_late(void **state) {
+    (void)state;
+    struct rig r;
+    supervise(&r, 1, 2, (const char *const[]){"exit 4", "while :; do :; done"});
+    expect(&r, 137, 1, "did not end in time in the phase forward of step 7");
+    /* the others are done, and one sleeps on */
+    supervise(&r, 1, 2, (const char *const[]){"exit 0", "exec sleep 100"});
+    expect(&r, 137, 1, "gave no sign of life");
+    /* it may take its time while it lives */
+    supervise(&r, 1, 2,
+              (const char *const[]){"exit 0", "for i in 1 2 3 4 5; do sleep 0.5; echo; done"});
+    expect(&r, 0, -1, "");
+}
+
+static void test_stopped(void **state) {
+    (void)state;
+    struct rig r;
+    supervise(&r, 20, 2, (const char *const[]){"kill -STOP $$", "sleep 0.3; exit 4"});
+    expect(&r, 137, 0, "was stopped (SIGSTOP)");
+    assert_non_null(strstr(r.logged, "it has 20 s to go on"));
+    supervise(&r, 1, 1, (const char *const[]){"kill -STOP $$"});
+    expect(&r, 137, 0, "was stopped (SIGSTOP)");
+    supervise(&r, 20, 1, (const char *const[]){"(sleep 0.3; kill -CONT $$) & kill -STOP $$; wait"});
+    expect(&r, 0, -1, "");
+}
+
+#define SAVES "trap 'echo saving; sleep 0.2; exit 143' TERM; echo ready; "
+#define FOREVER "while :; do sleep 0.05; done"
+static void test_signals(void **state) {
+    (void)state;
+    struct rig r;
+    supervise(&r, 20, 2,
+              (const char *const[]){SAVES FOREVER, SAVES "sleep 1; kill -HUP $PPID; " FOREVER});
+    expect(&r, 143, -1, "");
+    assert_true(r.end.asked);
+    says(&r, "0.1:saving");
+    says(&r, "1.1:saving");
+    /* not yet at the point where it watches */
+    supervise(&r, 20, 1, (const char *const[]){"kill -INT $PPID; " FOREVER});
+    expect(&r, 130, -1, "");
+    /* the second one does not wait */
+    supervise(&r, 20, 1,
+              (const char *const[]){"trap '' TERM; kill -TERM $PPID; sleep 0.2; kill -INT $PPID; "
+                                    "echo on; " FOREVER});
+    expect(&r, 130, -1, "");
+}
+
+static void test_no_program(void **state) {
+    (void)state;
+    struct hl_diag diag = {0};
+    struct hl_children *c;
+    char name[] = "nothing-like-this";
+    char *args[] = {name, NULL};
+    int child = 7;
+    const struct hl_child_setup setup = {.program = name, .args = args, .keep_fd = -1};
+    assert_int_equal(hl_children_new(hl_mem_default(), 1, &c, &diag), HL_OK);
+    assert_int_equal(hl_children_start(c, &setup, &child, &diag), HL_E_IO);
+    assert_non_null(strstr(diag.text, "nothing-like-this: cannot be started: No such file"));
+    assert_int_equal(child, 7);
+    hl_children_free(c);
+}
+
+static void test_input(void **state) {
+    (void)state;
+    struct hl_diag diag = {0};
+    struct hl_children *c;
+    struct hl_child_event e;
+    char name[] = "cat";
+    char *args[] = {name, NULL};
+    int child = 0;
+    const struct hl_child_setup setup = {
+        .program = name, .args = args, .keep_fd = -1, .input = true};
+    assert_int_equal(hl_children_new(hl_mem_default(), 1, &c, &diag), HL_OK);
+    assert_int_equal(hl_children_start(c, &setup, &child, &diag), HL_OK);
+    assert_true(hl_children_write(c, child, "secret\n"));
+    do hl_children_next(c, 1000000000, &e);
+    while (e.kind == HL_CHILDREN_QUIET);
+    assert_int_equal(e.kind, HL_CHILD_OUTPUT);
+    assert_memory_equal(e.bytes, "secret\n", 7);
+    assert_true(hl_children_write(c, child, NULL));
+    do hl_children_next(c, 1000000000, &e);
+    while (e.kind != HL_CHILD_ENDED);
+    assert_int_equal(e.status, 0);
+    hl_children_free(c);
+}
+
+static void test_board(void **state) {
+    (void)state;
+    struct hl_board board, other;
+    struct hl_board_entry entry;
+    struct hl_diag diag = {0};
+    char variable[64];
+    int own = -1;
+    assert_int_equal(unsetenv("HALLEY_BOARD"), 0);
+    assert_int_equal(hl_board_from_environment(&other, &own, &diag), HL_END);
+    assert_int_equal(hl_board_new(3, &board, &diag), HL_OK);
+    hl_board_variable(&board, 2, variable, sizeof variable);
+    assert_int_equal(setenv("HALLEY_BOARD", strchr(variable, '=') + 1, 1), 0);
+    assert_int_equal(hl_board_from_environment(&other, &own, &diag), HL_OK);
+    assert_int_equal(own, 2);
+    hl_board_read(&board, 2, &entry);
+    assert_int_equal(entry.phase, -1);
+    hl_board_tell(&other, own, 5, (int64_t)1 << 40);
+    hl_board_read(&board, 2, &entry);
+    assert_int_equal(entry.phase, 5);
+    assert_int_equal(entry.step, (int64_t)1 << 40);
+    assert_string_equal(entry.why, "");
+    hl_board_give_up(&other, own, "because");
+    hl_board_read(&board, 2, &entry);
+    assert_string_equal(entry.why, "because");
+    hl_board_read(&board, 1, &entry);
+    assert_int_equal(entry.phase, -1);
+    other.memory.fd = dup(other.memory.fd); /* both ends have one number here */
+    hl_board_close(&other);
+    hl_board_close(&board);
+    const char *const wrong[] = {"x", "1:2", "0:1:0", "99:3:0", "3:5:5", "3:0:0"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(setenv("HALLEY_BOARD", wrong[i], 1), 0);
+        assert_true(hl_board_from_environment(&other, &own, &diag) < 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good_end), cmocka_unit_test(test_first_failure),
+        cmocka_unit_test(test_late),     cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_signals),  cmocka_unit_test(test_no_program),
+        cmocka_unit_test(test_input),    cmocka_unit_test(test_board)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
