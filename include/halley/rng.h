@@ -13,6 +13,7 @@ enum hl_rng_stream {
     HL_RNG_SAMPLE = 3, /* generation */
     HL_RNG_CODEC = 4,  /* stochastic rounding */
     HL_RNG_STRATEGY = 5,
+    HL_RNG_WIRE = 6, /* jitter; index = (stream << 40) + part */
 };
 
 /* Ten rounds of Philox4x32. */

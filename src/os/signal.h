@@ -21,6 +21,10 @@ enum {
 }; /* POSIX's numbers; a program that stopped for one exits 128 + number */
 int hl_signal_pending(void);
 
+/* End this process as the kernel's own SIGKILL would: nothing runs any more. For tests of what
+ * others do then. Does not return. */
+void hl_signal_kill_self(void);
+
 /* A write to a pipe that nobody reads fails with EPIPE instead of ending the program. */
 void hl_signal_ignore_pipe(void);
 
