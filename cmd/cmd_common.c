@@ -46,12 +46,23 @@ static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]
     sets[4] = (struct hl_option_set){NULL, hl_optimizer_rows, hl_optimizer_n_rows, &o->optimizer};
 }
 
+/* A word that is not called like a configuration was perhaps meant as the data. */
+static enum hl_status read_file(struct hl_config *config, const char *path, struct hl_diag *diag) {
+    struct hl_diag why = {0};
+    const char *end = strrchr(path, '.');
+    bool yaml = end && (!strcmp(end, ".yaml") || !strcmp(end, ".yml"));
+    enum hl_status status = hl_config_read_yaml(config, path, &why);
+    if (status == HL_OK) return HL_OK;
+    return hl_fail(diag, status, "%s%s", why.text,
+                   yaml ? "" : "; if it is text to learn from, it stands behind --data");
+}
+
 static enum hl_status read_words(struct hl_config *config, int n_args, char **args,
                                  const char **words, struct hl_diag *diag) {
     size_t n_words = 0;
     enum hl_status status = hl_config_read_flags(config, n_args, args, words, &n_words, diag);
     for (size_t i = 0; i < n_words && status == HL_OK; i++)
-        status = hl_config_read_yaml(config, words[i], diag);
+        status = read_file(config, words[i], diag);
     /* once more, so that flags win over files */
     return status == HL_OK && n_words
                ? hl_config_read_flags(config, n_args, args, words, &n_words, diag)

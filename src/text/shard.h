@@ -17,6 +17,9 @@ enum hl_shard_kind { HL_SHARD_NONE, HL_SHARD_HALLEY, HL_SHARD_LLMC16, HL_SHARD_L
 enum hl_shard_kind hl_shard_kind_of(const char *path);
 const char *hl_shard_kind_name(enum hl_shard_kind kind);
 
+/* Up to this size, whoever opens a shard has its tokens checked too: that takes about 0.1 s. */
+enum { HL_VERIFY_BYTES = 1 << 30 };
+
 /* Map a shard. Header and document index are checked always.
  * eos     where documents end in llm.c's shards, which have no index; -1: the shard is one document
  * verify  also compare the checksum of the tokens (reads the whole file)

@@ -13,9 +13,6 @@
 #include "text/shard.h"
 #include "text/text_store.h"
 
-/* Shards up to this size are checked against their checksum when they are opened (about 0.1 s). */
-static const uint64_t VERIFY_BYTES = (uint64_t)1 << 30;
-
 struct opening {
     struct hl_dataset *dataset;
     struct hl_text_job job;
@@ -65,7 +62,7 @@ static void drop_last_end(const struct hl_tokenizer *tokenizer, struct hl_store 
 static enum hl_status open_shard(const struct opening *opening, char *path, struct hl_store *store,
                                  struct hl_diag *diag) {
     const struct hl_tokenizer *tokenizer = opening->job.tokenizer;
-    bool verify = hl_bytes_of_files(&path, 1) <= VERIFY_BYTES;
+    bool verify = hl_bytes_of_files(&path, 1) <= HL_VERIFY_BYTES;
     enum hl_status status =
         hl_shard_open(opening->job.mem, path, hl_tokenizer_eos(tokenizer), verify, store, diag);
     if (status) return status;

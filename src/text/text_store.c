@@ -120,9 +120,10 @@ static enum hl_status write_cache(const struct hl_text_job *job, char *const *pa
 }
 
 static enum hl_status open_cached(const struct hl_text_job *job, char *const *paths, size_t n,
-                                  const char *path, struct hl_store *out, struct hl_diag *diag) {
+                                  char *path, struct hl_store *out, struct hl_diag *diag) {
     if (!access(path, R_OK)) {
-        if (!hl_shard_open(job->mem, path, -1, false, out, diag) &&
+        bool verify = hl_bytes_of_files(&path, 1) <= HL_VERIFY_BYTES;
+        if (!hl_shard_open(job->mem, path, -1, verify, out, diag) &&
             out->tokenizer_hash == hl_tokenizer_hash(job->tokenizer)) {
             hl_log(job->log, HL_LOG_INFO, "data: %" PRIu64 " tokens found in %s", out->n_tokens,
                    path);

@@ -37,6 +37,7 @@ done
 
 # ---- train ----
 expect 2 'no data: name text files or shards with --data' "$halley" train
+expect 2 "story.txt:1: lines of the form 'key: value' were expected; if it is text to learn from, it stands behind --data" "$halley" train story.txt
 expect 2 'dropout: Halley has no dropout; leave it out or set it to 0' "$halley" train --data story.txt --attn-pdrop 0.1
 printf 'data: story.txt\nresid_pdrop: 0.1\n' > dropout.yaml
 expect 2 'dropout: Halley has no dropout; leave it out or set it to 0' "$halley" train dropout.yaml

@@ -173,5 +173,24 @@ train 0 'data: 86 tokens to train on, 9 held out' --data nineteen.txt --text_for
 echo "line" | cat - nineteen.txt > twenty.txt
 train 0 'data: 90 tokens to train on, 10 held out' --data twenty.txt --text_format lines # two whole lines
 
+# a tokenizer that cannot spell the text
+sed 's/"Z":/"no Z":/' tok.json > no-z.json
+echo 'from A to Z' > z.txt
+train 2 'the tokenizer has no token for byte 0x5A; its vocabulary cannot spell this text' --data z.txt --tokenizer no-z.json
+
+# ---- the cache of tokens: kept, found, not trusted ----
+cat $(yes story.txt | head -n 700) > large.txt # 9 MB
+train 0 'data: tokens kept in cache/tokens-' --data large.txt --max_eval_batches 1 --cache_dir cache
+train 0 'tokens found in cache/tokens-' --data large.txt --max_eval_batches 1 --cache_dir cache
+printf 'ZZ' | dd of="$(ls cache/*.hls)" bs=1 seek=4000 conv=notrunc status=none
+train 0 ': not usable, it is built again' --data large.txt --max_eval_batches 1 --cache_dir cache
+train 0 'tokens found in cache/tokens-' --data large.txt --max_eval_batches 1 --cache_dir cache
+train 1 'names.txt/cache: cannot create the folder of --cache_dir: Not a directory' --data large.txt --max_eval_batches 1 --cache_dir names.txt/cache
+
+# ---- places that cannot be written ----
+expect 1 'no/where: cannot create the folder: No such file or directory' "$halley" data --data names.txt --out no/where
+expect 1 'no/where.json: cannot create: No such file or directory' "$halley" data --train-tokenizer 300 --data story.txt --out no/where.json
+expect 1 '/dev/full' "$halley" data --data names.txt --out /dev/full
+
 [ $failed = 0 ] && echo "ok"
 exit $failed

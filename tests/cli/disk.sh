@@ -111,6 +111,7 @@ cat > full.sh <<'S'
 halley=$1; shift
 fail() { echo "FAILED: $*"; exit 1; }
 mount -t tmpfs -o size=4m tmpfs disk || exit 77
+trap 'kill -KILL $(jobs -p) 2>/dev/null' EXIT
 run="$halley train $* --save_steps 10 --output_dir disk/run"
 $run --max_steps 20 > log 2>&1 || fail "before: $(cat log)"
 head -c 8000000 /dev/zero > disk/ballast 2>/dev/null
@@ -124,6 +125,8 @@ $run --max_steps 3000 --resume > log 2>&1; status=$?; wait
 [ $status = 1 ] || fail "final save on a full disk: status $status: $(tail -n 3 log)"
 [ "$(grep -c 'could not be saved: .*No space left.*training goes on' log)" = 1 ] || fail "not warned once: $(grep warning log)"
 tail -n 1 log | grep -q '^halley train: .*No space left.*free some space' || fail "the last line: $(tail -n 1 log)"
+grep -Eq '^warning: cannot write disk/run/[^:]*: No space left' log && grep -Eq '^warning: [0-9]+ records of metrics and samples could not be written$' log ||
+    fail "lost metrics are not said: $(grep warning log)"
 grep -q 'step 3000/3000' log || fail "training did not go on: $(tail -n 3 log)"
 [ -d disk/run/checkpoint-20 ] || fail "an earlier checkpoint is gone: $(ls disk/run)"
 ls -d disk/run/.*partial 2>/dev/null && fail "half a checkpoint was left"
@@ -131,7 +134,30 @@ rm disk/ballast
 $run --max_steps 60 --resume_from_checkpoint disk/run/checkpoint-20 > log 2>&1 || fail "after space was made: $(cat log)"
 cmp straight/checkpoint-60/model.safetensors disk/run/checkpoint-60/model.safetensors || fail "weights differ"
 [ "$(wc -l < disk/run/metrics.jsonl)" = 60 ] || fail "metrics: $(wc -l < disk/run/metrics.jsonl) lines"
+# it fills up and somebody makes space: said when it works again
+rm -rf disk/run
+await() { for i in $(seq 1 3000); do "$@" 2>/dev/null && return; sleep 0.01; done; fail "waited in vain for: $*: $(grep -v '^step .*loss' log)"; }
+$run --max_steps 1000000 --save_total_limit 2 > log 2>&1 &
+await [ -s disk/run/latest ]
+head -c 8000000 /dev/zero > disk/ballast 2>/dev/null
+await grep -q 'could not be saved' log
+rm disk/ballast
+await grep -Eq '^step [0-9]+ is saved; [0-9]+ checkpoints before it could not be$' log
+kill -TERM $!; wait $!; status=$?
+[ $status = 143 ] || fail "space was made on the way: status $status: $(grep -v '^step .*loss' log)"
+# shards and tokenizers: the same words, and no half of one
+head -c 8000000 /dev/zero > disk/ballast 2>/dev/null
+$halley data --data story.txt --out disk/shards > log 2>&1; status=$?
+[ $status = 1 ] && grep -q 'No space left' log || fail "shards on a full disk: status $status: $(cat log)"
+ls disk/shards/* 2>/dev/null && fail "half a shard was left"
+$halley data --train-tokenizer 400 --data story.txt --out disk/tok.json > log 2>&1; status=$?
+[ $status = 1 ] && grep -q 'disk/tok.json: cannot .*: No space left' log || fail "a tokenizer on a full disk: status $status: $(cat log)"
+ls disk/tok.json* 2>/dev/null && fail "half a tokenizer was left"
+(cd disk && $halley doctor) > log && grep -q '^hint: less than 1 GiB is free here: checkpoints may not fit$' log || fail "doctor on a full disk: $(cat log)"
+rm disk/ballast
 mount -o remount,ro disk || exit 0
+$halley data --data story.txt --out disk/shards2 > log 2>&1; status=$?
+[ $status = 1 ] && grep -q 'Read-only file system' log || fail "shards on a read-only disk: status $status: $(cat log)"
 $run --max_steps 70 --resume > log 2>&1; status=$?
 [ $status = 1 ] && grep -q 'Read-only file system' log || fail "read-only: status $status: $(cat log)"
 S

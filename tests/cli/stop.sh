@@ -72,6 +72,15 @@ tail -n 1 log | grep -q '^stopped after step [0-9]* of 1000000 (max_minutes are 
     fail "max_minutes: $(tail -n 2 log)"
 [ -s minutes/latest ] || fail "max_minutes saved nothing"
 
+# while data is read there is nothing to save: the first signal ends it, and no folder is made
+cat $(yes story.txt | head -n 5000) > large.txt # 60 MB
+"$halley" data --train-tokenizer 300 --data story.txt --out tok.json > log 2>&1 || fail "$(cat log)"
+start reading $small --data large.txt --tokenizer tok.json --max_steps 1
+await grep -q '^data: reading 5[0-9.]* MiB of text' reading.log
+kill -TERM $pid; ended 143
+[ -e reading ] && fail "a run that had not begun left its folder"
+rm large.txt
+
 # commands that only read end too
 start reader $small --max_steps 2; ended 0
 env --default-signal=INT "$halley" generate reader --prompt the --max_new_tokens 1000000000 --ignore_eos --threads 1 > text 2> log &
