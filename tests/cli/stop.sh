@@ -15,6 +15,7 @@ endless="$small --max_steps 1000000"
 # start NAME WORDS...: a run in the background with the signals of a person's shell; $pid is halley's own
 start() {
     local name=$1; shift
+    : > "$name.log" # an older one must not be taken for this run's
     env --default-signal=INT,HUP "$halley" train --output_dir "$name" "$@" > "$name.log" 2>&1 &
     pid=$!
 }
