@@ -91,10 +91,12 @@ struct hl_wire_place {
     int rank, n_ranks, n_lanes;
     size_t part_bytes;
     const char
-        *address;       /* the pool's folder, a rendezvous "host:port"; NULL where none is needed */
-    const char *token;  /* the job's shared secret; NULL where none is needed */
-    void *shared;       /* threads: what hl_threads_wire_new made; else NULL */
-    int64_t timeout_ns; /* for peers to appear */
+        *address;      /* the pool's folder, a rendezvous "host:port"; NULL where none is needed */
+    const char *token; /* the job's shared secret; NULL where none is needed */
+    const char *interface; /* wan: the network interface to listen on; NULL: that of the route to
+                              the rendezvous */
+    void *shared;          /* threads: what hl_threads_wire_new made; else NULL */
+    int64_t timeout_ns;    /* for peers to appear */
 };
 struct hl_wire_plugin {
     const char *name, *summary;

@@ -1,0 +1,36 @@
+/* Addresses of this machine and of others, and sockets that listen: what a wire over TCP must know
+ * before a library takes over. Addresses are IPv4 or IPv6. */
+#ifndef HALLEY_OS_NET_H
+#define HALLEY_OS_NET_H
+
+#include <stdbool.h>
+
+#include "halley/status.h"
+
+struct hl_net_address {
+    char ip[48]; /* as text, without brackets or zone */
+    int port;
+    bool ipv6, loopback;
+};
+
+/* "host:port", "10.0.0.7:29500", "[fe80::1]:29500". A name is looked up, which may take seconds.
+ * errors HL_E_USER: it is none, or has no address */
+enum hl_status hl_net_resolve(const char *text, struct hl_net_address *out,
+                              struct hl_diag *diag) HL_MUST_CHECK;
+/* The address of ours from which packets to `to` leave; port 0. Sends nothing.
+ * errors HL_E_IO: there is no route */
+enum hl_status hl_net_route(const struct hl_net_address *to, struct hl_net_address *out,
+                            struct hl_diag *diag) HL_MUST_CHECK;
+/* The address of the network interface `name`; port 0.
+ * errors HL_E_USER: there is none, with the names that there are */
+enum hl_status hl_net_interface(const char *name, bool ipv6, struct hl_net_address *out,
+                                struct hl_diag *diag) HL_MUST_CHECK;
+
+/* Listen at that address and no other; port 0: any free one, filled in.
+ * returns a socket, to be closed by who takes it; -1: diag says why (HL_E_IO) */
+int hl_net_listen(struct hl_net_address *at, struct hl_diag *diag);
+/* From now on nobody can connect to a listening socket; connections that stand are not touched.
+ * For a socket that a library owns and cannot be told to stop. */
+void hl_net_shut_door(int listening);
+
+#endif
