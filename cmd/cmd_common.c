@@ -46,15 +46,30 @@ static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]
     sets[4] = (struct hl_option_set){NULL, hl_optimizer_rows, hl_optimizer_n_rows, &o->optimizer};
 }
 
+static bool is_yaml(const char *path) {
+    const char *end = strrchr(path, '.');
+    return end && (!strcmp(end, ".yaml") || !strcmp(end, ".yml"));
+}
+
+/* --data takes all words up to the next flag: a configuration behind it would be learnt by heart.
+ */
+static enum hl_status check_data(const struct hl_data_options *o, struct hl_diag *diag) {
+    for (size_t i = 0; i < o->data.n && o->text_format == HL_TEXT_AUTO; i++)
+        if (is_yaml(o->data.items[i]))
+            return hl_fail(diag, HL_E_USER,
+                           "--data: '%s' is called like a configuration, which stands in front of "
+                           "the flags; if it is text, add --text_format document",
+                           o->data.items[i]);
+    return HL_OK;
+}
+
 /* A word that is not called like a configuration was perhaps meant as the data. */
 static enum hl_status read_file(struct hl_config *config, const char *path, struct hl_diag *diag) {
     struct hl_diag why = {0};
-    const char *end = strrchr(path, '.');
-    bool yaml = end && (!strcmp(end, ".yaml") || !strcmp(end, ".yml"));
     enum hl_status status = hl_config_read_yaml(config, path, &why);
     if (status == HL_OK) return HL_OK;
     return hl_fail(diag, status, "%s%s", why.text,
-                   yaml ? "" : "; if it is text to learn from, it stands behind --data");
+                   is_yaml(path) ? "" : "; if it is text to learn from, it stands behind --data");
 }
 
 static enum hl_status read_words(struct hl_config *config, int n_args, char **args,
@@ -81,6 +96,7 @@ enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n
     if (base_yaml) status = hl_config_read_yaml(*config_out, base_yaml, diag);
     if (status == HL_OK) status = read_words(*config_out, n_args, args, words, diag);
     hl_free(mem, words);
+    if (status == HL_OK) status = check_data(&options->data, diag);
     options->data.seed = (uint64_t)options->words.seed;
     options->data.to_score = false;
     *print_only_out = options->words.print_config;

@@ -38,6 +38,9 @@ done
 # ---- train ----
 expect 2 'no data: name text files or shards with --data' "$halley" train
 expect 2 "story.txt:1: lines of the form 'key: value' were expected; if it is text to learn from, it stands behind --data" "$halley" train story.txt
+echo 'max_steps: 1' > run.yaml
+expect 2 "--data: 'run.yaml' is called like a configuration, which stands in front of the flags" "$halley" train --data story.txt run.yaml
+expect 0 'max_steps: 1' "$halley" train --data run.yaml --text_format document run.yaml --print_config
 expect 2 'dropout: Halley has no dropout; leave it out or set it to 0' "$halley" train --data story.txt --attn-pdrop 0.1
 printf 'data: story.txt\nresid_pdrop: 0.1\n' > dropout.yaml
 expect 2 'dropout: Halley has no dropout; leave it out or set it to 0' "$halley" train dropout.yaml

@@ -21,6 +21,10 @@ HALLEY_ISA=ref "$halley" doctor >out || fail "HALLEY_ISA=ref"
 grep -q '^kernels  *ref, forced by HALLEY_ISA' out || fail "HALLEY_ISA=ref is not shown"
 if HALLEY_ISA=pdp11 "$halley" doctor >out; then fail "an unknown HALLEY_ISA is not refused"; fi
 tail -1 out | grep -q '^not ready: 1 problem$' || fail "no count of problems"
+if HALLEY_PRODUCTS=mkl "$halley" doctor >out; then fail "an unknown HALLEY_PRODUCTS is not refused"; fi
+grep -q '^problem: HALLEY_PRODUCTS: there is no engine "mkl"' out || fail "HALLEY_PRODUCTS=mkl is not explained"
+if "$halley" doctor --tokenizer missing.json >out; then fail "a missing tokenizer"; fi
+grep -q '^problem: missing.json: cannot open: No such file' out || fail "missing.json"
 
 # Files that it is shown.
 printf '\xef\xbb\xbfwords\r\n' >bom.txt
