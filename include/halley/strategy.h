@@ -53,6 +53,7 @@ struct hl_strategy_need { /* what `cost` and `plan --memory` and the engine's al
     int param_versions;   /* compute copies alive at once */
     int grad_buffers;
     enum hl_sliced sliced;
+    bool whole_gradient; /* though sliced says more: micro-batches are added up in full */
     double state_bytes_per_parameter; /* master and optimizer slots of this rank */
     double sent_bytes_per_parameter;  /* to all peers, per period */
     int64_t period_steps;
@@ -72,16 +73,35 @@ struct hl_strategy_env {
     struct hl_group *group; /* its collectives; NULL: one rank. Lane 0 is for small, waited-for
                                exchanges, which the loop makes too between steps */
     int rank, n_ranks;
+    int64_t accumulation; /* micro-batches of a step, as planned */
     uint64_t seed;
     double (*now)(void *clock); /* seconds; virtual in the simulator */
     void *clock;
 };
 
 /* f32 data of a range in a buffer; valid until the next call on the engine. Of a sliced buffer, the
- * range lies within this rank's slice of one block. */
+ * range lies within this rank's slice of one block; but the gradient of a whole block may be asked
+ * for while it has a window. */
 float *hl_engine_data(struct hl_engine *engine, enum hl_buffer buffer, struct hl_range range);
-/* bf16 compute copy of a range, NULL when compute is f32 and reads the master. */
+/* bf16 compute copy of a range, NULL when compute is f32 and reads the master. With sliced weights
+ * the range lies within this rank's slice of one block. */
 struct hl_bf16 *hl_engine_copy(struct hl_engine *engine, struct hl_range range);
+
+/* Sliced gradients: a block's gradient is made in a window and reduced there. room: is there a
+ * window, or one to be had? close: keep this rank's slice, and give the window up. Where gradients
+ * are whole, there is always room and nothing to close. */
+bool hl_engine_grad_room(struct hl_engine *engine, int block);
+void hl_engine_grad_close(struct hl_engine *engine, int block);
+
+/* Sliced weights: compute reads a block in a window, which other blocks may take over later.
+ * open: the window of the block, taken from the one used longest ago when it has none; *fresh_out:
+ * its content is not there yet, but this rank's slice is in its place. NULL: all are held.
+ * hold and let go: nobody takes it over in between. stale: weights changed, all windows are void.
+ */
+void *hl_engine_weights_open(struct hl_engine *engine, int block, bool *fresh_out);
+void hl_engine_weights_hold(struct hl_engine *engine, int block, bool hold);
+void hl_engine_weights_stale(struct hl_engine *engine);
+
 /* The gradient of the whole vector is spent: the next contribution to each range overwrites. */
 void hl_engine_grad_clear(struct hl_engine *engine);
 
@@ -125,7 +145,8 @@ struct hl_strategy {
 
     enum hl_status (*step_begin)(void *state, int64_t step, struct hl_diag *diag);
     /* Before a block runs: its parameters must be there when this returns HL_OK. backward: for its
-     * gradient, or to compute again what the backward pass will read. */
+     * gradient, or to compute again what the backward pass will read. Evaluation enters and exits
+     * blocks too, without a step around them. */
     enum hl_status (*block_enter)(void *state, int block, bool backward, struct hl_diag *diag);
     enum hl_status (*block_exit)(void *state, int block, bool backward, struct hl_diag *diag);
     /* The gradient of a block has this micro-batch's last contribution; last_micro: as planned, the

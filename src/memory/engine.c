@@ -2,8 +2,27 @@
 #include "memory/engine.h"
 
 #include <assert.h>
+#include <string.h>
 
-enum { N_BUFFERS = HL_BUFFER_SLOT1 + 1 };
+enum {
+    N_BUFFERS = HL_BUFFER_SLOT1 + 1,
+    LAYER_GRADS = 2,   /* windows that layers share: one is made while one is reduced */
+    LAYER_WEIGHTS = 3, /* the one in use, the next that is on its way, the one before */
+};
+
+/* A block in full where ranks keep slices. The first and the last block have windows of their own:
+ * they are of other sizes than layers, and a tied embedding is used at both ends of a pass. */
+struct window {
+    void *data;
+    int block; /* -1: free */
+    bool held;
+    uint64_t used; /* when it was opened last */
+};
+struct windows {
+    int n;
+    struct window all[2 + LAYER_WEIGHTS];
+    uint64_t clock;
+};
 
 struct hl_engine {
     struct hl_mem *mem;
@@ -11,14 +30,23 @@ struct hl_engine {
     struct hl_engine_shape shape;
     float *buffers[N_BUFFERS]; /* NULL: this run has none */
     struct hl_bf16 *copy;
+    struct windows grads, weights;
     bool *has_grad;       /* [n_blocks]: contributions since the last clear */
     int64_t *slice_start; /* [n_blocks + 1]: where a block's slice lies in a sliced buffer */
 };
 
+/* ---- what is sliced ---- */
+
+static bool slices(const struct hl_engine_shape *shape, enum hl_sliced level) {
+    return shape->n_ranks > 1 && shape->sliced >= level;
+}
+
 static bool is_sliced(const struct hl_engine_shape *shape, enum hl_buffer buffer) {
-    if (shape->n_ranks <= 1 || shape->sliced < HL_SLICED_STATE) return false;
-    if (buffer == HL_BUFFER_MASTER) return shape->bf16_copy;
-    return buffer != HL_BUFFER_GRAD;
+    if (buffer == HL_BUFFER_GRAD)
+        return slices(shape, HL_SLICED_GRADIENTS) && !shape->whole_gradient;
+    if (buffer == HL_BUFFER_MASTER)
+        return slices(shape, shape->bf16_copy ? HL_SLICED_STATE : HL_SLICED_WEIGHTS);
+    return slices(shape, HL_SLICED_STATE);
 }
 
 static struct hl_range slice_of(const struct hl_layout *layout, const struct hl_engine_shape *shape,
@@ -28,26 +56,55 @@ static struct hl_range slice_of(const struct hl_layout *layout, const struct hl_
     return (struct hl_range){range.offset + slice.offset, slice.n};
 }
 
-/* Elements of a buffer on this rank. */
+static size_t all_slices(const struct hl_layout *layout, const struct hl_engine_shape *shape) {
+    size_t n = 0;
+    for (int b = 0; b < layout->n_blocks; b++) n += (size_t)slice_of(layout, shape, b).n;
+    return n;
+}
+
+/* Elements of a buffer on this rank, windows apart. */
 static size_t elements(const struct hl_layout *layout, const struct hl_engine_shape *shape,
                        enum hl_buffer buffer) {
+    return is_sliced(shape, buffer) ? all_slices(layout, shape) : (size_t)layout->n_parameters;
+}
+static size_t copy_elements(const struct hl_layout *layout, const struct hl_engine_shape *shape) {
+    if (!shape->bf16_copy) return 0;
+    return slices(shape, HL_SLICED_WEIGHTS) ? all_slices(layout, shape)
+                                            : (size_t)layout->n_parameters;
+}
+
+/* Elements of window i: the first block's, the last block's, then layers'. */
+static size_t window_elements(const struct hl_layout *layout, int i) {
+    int64_t n = 0;
+    if (i < 2) return (size_t)layout->blocks[i == 0 ? 0 : layout->n_blocks - 1].n;
+    for (int b = 1; b < layout->n_blocks - 1; b++)
+        if (layout->blocks[b].n > n) n = layout->blocks[b].n;
+    return (size_t)n;
+}
+static size_t all_windows(const struct hl_layout *layout, int n_layer_windows) {
     size_t n = 0;
-    if (!is_sliced(shape, buffer)) return (size_t)layout->n_parameters;
-    for (int b = 0; b < layout->n_blocks; b++) n += (size_t)slice_of(layout, shape, b).n;
+    for (int i = 0; i < 2 + n_layer_windows; i++) n += window_elements(layout, i);
     return n;
 }
 
 struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
                                          const struct hl_engine_shape *shape) {
-    size_t n = (size_t)layout->n_parameters;
     size_t slot = elements(layout, shape, HL_BUFFER_SLOT0) * sizeof(float);
-    return (struct hl_engine_bytes){
+    size_t grad = elements(layout, shape, HL_BUFFER_GRAD) * sizeof(float);
+    size_t weight = shape->bf16_copy ? sizeof(struct hl_bf16) : sizeof(float);
+    if (is_sliced(shape, HL_BUFFER_GRAD)) grad += all_windows(layout, LAYER_GRADS) * sizeof(float);
+    struct hl_engine_bytes bytes = {
         .parameters = elements(layout, shape, HL_BUFFER_MASTER) * sizeof(float) +
-                      (shape->bf16_copy ? n * sizeof(struct hl_bf16) : 0),
-        .gradients = shape->train ? n * sizeof(float) : 0,
+                      copy_elements(layout, shape) * sizeof(struct hl_bf16),
+        .gradients = shape->train ? grad : 0,
         .optimizer = shape->train ? slot * (size_t)shape->n_slots : 0,
     };
+    if (slices(shape, HL_SLICED_WEIGHTS))
+        bytes.parameters += all_windows(layout, LAYER_WEIGHTS) * weight;
+    return bytes;
 }
+
+/* ---- life ---- */
 
 static bool make_records(struct hl_engine *engine) {
     size_t n = (size_t)engine->layout->n_blocks;
@@ -60,6 +117,41 @@ static bool make_records(struct hl_engine *engine) {
     return true;
 }
 
+static bool make_windows(struct hl_engine *engine, struct windows *w, int n_layers, size_t size) {
+    for (w->n = 0; w->n < 2 + n_layers; w->n++) {
+        struct window *one = &w->all[w->n];
+        *one = (struct window){.block = -1};
+        one->data = hl_alloc(engine->mem, window_elements(engine->layout, w->n), size);
+        if (!one->data) return false;
+    }
+    return true;
+}
+
+static bool make_buffers(struct hl_engine *engine, const char **what, size_t *bytes) {
+    const struct hl_engine_shape *shape = &engine->shape;
+    static const char *const names[] = {"weights", "gradients", "optimizer state",
+                                        "optimizer state"};
+    int n_buffers = shape->train ? HL_BUFFER_SLOT0 + shape->n_slots : 1;
+    for (int b = 0; b < n_buffers; b++) {
+        size_t n = elements(engine->layout, shape, (enum hl_buffer)b);
+        *what = names[b];
+        *bytes = n * sizeof(float);
+        if (!(engine->buffers[b] = hl_alloc(engine->mem, n, sizeof(float)))) return false;
+    }
+    size_t n = copy_elements(engine->layout, shape);
+    *what = "the bf16 copy of the weights";
+    *bytes = n * sizeof *engine->copy;
+    if (n && !(engine->copy = hl_alloc(engine->mem, n, sizeof *engine->copy))) return false;
+    *what = "blocks that are gathered";
+    *bytes = all_windows(engine->layout, LAYER_WEIGHTS) * sizeof(float);
+    if (is_sliced(shape, HL_BUFFER_GRAD) && shape->train &&
+        !make_windows(engine, &engine->grads, LAYER_GRADS, sizeof(float)))
+        return false;
+    size_t weight = shape->bf16_copy ? sizeof *engine->copy : sizeof(float);
+    return !slices(shape, HL_SLICED_WEIGHTS) ||
+           make_windows(engine, &engine->weights, LAYER_WEIGHTS, weight);
+}
+
 enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout,
                              const struct hl_engine_shape *shape, struct hl_engine **out,
                              struct hl_diag *diag) {
@@ -68,40 +160,114 @@ enum hl_status hl_engine_new(struct hl_mem *mem, const struct hl_layout *layout,
     *engine = (struct hl_engine){.mem = mem, .layout = layout, .shape = *shape};
     const char *what = "block records";
     size_t bytes = (size_t)layout->n_blocks * sizeof(int64_t);
-    if (!make_records(engine)) goto out_failed;
-    int n_buffers = shape->train ? HL_BUFFER_SLOT0 + shape->n_slots : 1;
-    for (int b = 0; b < n_buffers; b++) {
-        static const char *const names[] = {"weights", "gradients", "optimizer state",
-                                            "optimizer state"};
-        what = names[b];
-        bytes = elements(layout, shape, (enum hl_buffer)b) * sizeof(float);
-        if (!(engine->buffers[b] = hl_alloc(mem, bytes / sizeof(float), sizeof(float))))
-            goto out_failed;
+    if (!make_records(engine) || !make_buffers(engine, &what, &bytes)) {
+        hl_engine_free(engine);
+        return hl_fail_memory(diag, bytes, what);
     }
-    what = "the bf16 copy of the weights";
-    bytes = (size_t)layout->n_parameters * sizeof *engine->copy;
-    if (shape->bf16_copy &&
-        !(engine->copy = hl_alloc(mem, (size_t)layout->n_parameters, sizeof *engine->copy)))
-        goto out_failed;
     *out = engine;
     return HL_OK;
-out_failed:
-    hl_engine_free(engine);
-    return hl_fail_memory(diag, bytes, what);
+}
+
+static void free_windows(struct hl_engine *engine, struct windows *w) {
+    for (int i = 0; i < (int)(sizeof w->all / sizeof *w->all); i++)
+        hl_free(engine->mem, w->all[i].data);
 }
 
 void hl_engine_free(struct hl_engine *engine) {
     if (!engine) return;
     for (int b = 0; b < N_BUFFERS; b++) hl_free(engine->mem, engine->buffers[b]);
+    free_windows(engine, &engine->grads);
+    free_windows(engine, &engine->weights);
     hl_free(engine->mem, engine->copy);
     hl_free(engine->mem, engine->has_grad);
     hl_free(engine->mem, engine->slice_start);
     hl_free(engine->mem, engine);
 }
 
+/* ---- windows ---- */
+
+static struct window *window_of(struct windows *w, int block) {
+    for (int i = 0; i < w->n; i++)
+        if (w->all[i].block == block) return &w->all[i];
+    return NULL;
+}
+
+/* The window a block may have: its own, a free one, or the one used longest ago. NULL: all held.
+ * `takes` - whether one that is open may be taken over. */
+static struct window *window_for(struct hl_engine *engine, struct windows *w, int block,
+                                 bool takes) {
+    int last = engine->layout->n_blocks - 1;
+    struct window *best = window_of(w, block);
+    if (best) return best;
+    int first_index = block == 0 ? 0 : block == last ? 1 : 2;
+    int end_index = block == 0 ? 1 : block == last ? 2 : w->n;
+    for (int i = first_index; i < end_index; i++) {
+        struct window *one = &w->all[i];
+        if (one->block >= 0 && (!takes || one->held)) continue;
+        if (!best || one->block < 0 || (best->block >= 0 && one->used < best->used)) best = one;
+    }
+    return best;
+}
+
+bool hl_engine_grad_room(struct hl_engine *engine, int block) {
+    return !engine->grads.n || window_for(engine, &engine->grads, block, false);
+}
+
+void hl_engine_grad_close(struct hl_engine *engine, int block) {
+    struct window *w = engine->grads.n ? window_of(&engine->grads, block) : NULL;
+    if (!w) return;
+    struct hl_range slice = slice_of(engine->layout, &engine->shape, block);
+    const float *data = w->data;
+    memcpy(engine->buffers[HL_BUFFER_GRAD] + engine->slice_start[block],
+           data + (slice.offset - engine->layout->blocks[block].offset),
+           (size_t)slice.n * sizeof *data);
+    w->block = -1;
+}
+
+void *hl_engine_weights_open(struct hl_engine *engine, int block, bool *fresh_out) {
+    struct window *w = window_for(engine, &engine->weights, block, true);
+    if (!w) return NULL;
+    w->used = ++engine->weights.clock;
+    *fresh_out = w->block != block;
+    if (!*fresh_out) return w->data;
+    w->block = block;
+    w->held = false;
+    struct hl_range slice = slice_of(engine->layout, &engine->shape, block);
+    size_t skip = (size_t)(slice.offset - engine->layout->blocks[block].offset),
+           n = (size_t)slice.n;
+    if (engine->copy)
+        memcpy((struct hl_bf16 *)w->data + skip, engine->copy + engine->slice_start[block],
+               n * sizeof *engine->copy);
+    else
+        memcpy((float *)w->data + skip,
+               engine->buffers[HL_BUFFER_MASTER] + engine->slice_start[block], n * sizeof(float));
+    return w->data;
+}
+
+void hl_engine_weights_hold(struct hl_engine *engine, int block, bool hold) {
+    struct window *w = window_of(&engine->weights, block);
+    if (w) w->held = hold;
+}
+
+void hl_engine_weights_stale(struct hl_engine *engine) {
+    for (int i = 0; i < engine->weights.n; i++) engine->weights.all[i].block = -1;
+}
+
+/* ---- ranges ---- */
+
 struct hl_range hl_engine_held(const struct hl_engine *engine, enum hl_buffer buffer, int block) {
     if (is_sliced(&engine->shape, buffer)) return slice_of(engine->layout, &engine->shape, block);
     return engine->layout->blocks[block];
+}
+
+struct hl_range hl_engine_held_weights(const struct hl_engine *engine, int block) {
+    if (slices(&engine->shape, HL_SLICED_WEIGHTS))
+        return slice_of(engine->layout, &engine->shape, block);
+    return engine->layout->blocks[block];
+}
+
+bool hl_engine_has_all_weights(const struct hl_engine *engine) {
+    return !slices(&engine->shape, HL_SLICED_WEIGHTS);
 }
 
 /* The block that holds an element. */
@@ -115,22 +281,52 @@ static int block_at(const struct hl_layout *layout, int64_t offset) {
     return first;
 }
 
-float *hl_engine_data(struct hl_engine *engine, enum hl_buffer buffer, struct hl_range range) {
-    assert(range.offset >= 0 && range.offset + range.n <= engine->layout->n_parameters);
-    if (!engine->buffers[buffer]) return NULL;
-    if (!is_sliced(&engine->shape, buffer)) return engine->buffers[buffer] + range.offset;
+/* Where a range of this rank's slices lies in a sliced buffer. */
+static int64_t in_slices(const struct hl_engine *engine, struct hl_range range) {
     int block = block_at(engine->layout, range.offset);
     struct hl_range held = slice_of(engine->layout, &engine->shape, block);
     assert(range.n == 0 ||
            (range.offset >= held.offset && range.offset + range.n <= held.offset + held.n));
-    return engine->buffers[buffer] + engine->slice_start[block] + (range.offset - held.offset);
+    return engine->slice_start[block] + (range.offset - held.offset);
+}
+
+float *hl_engine_data(struct hl_engine *engine, enum hl_buffer buffer, struct hl_range range) {
+    assert(range.offset >= 0 && range.offset + range.n <= engine->layout->n_parameters);
+    float *data = engine->buffers[buffer];
+    if (!data) return NULL;
+    if (!is_sliced(&engine->shape, buffer)) return data + range.offset;
+    if (buffer == HL_BUFFER_GRAD) {
+        int block = block_at(engine->layout, range.offset);
+        const struct window *w = window_of(&engine->grads, block);
+        if (w) return (float *)w->data + (range.offset - engine->layout->blocks[block].offset);
+    }
+    return data + in_slices(engine, range);
+}
+
+float *hl_engine_grad_open(struct hl_engine *engine, int block) {
+    if (engine->grads.n && !window_of(&engine->grads, block)) {
+        struct window *w = window_for(engine, &engine->grads, block, false);
+        assert(w); /* hl_engine_grad_room was asked */
+        w->block = block;
+    }
+    return hl_engine_data(engine, HL_BUFFER_GRAD, engine->layout->blocks[block]);
 }
 
 struct hl_bf16 *hl_engine_copy(struct hl_engine *engine, struct hl_range range) {
-    return engine->copy ? engine->copy + range.offset : NULL;
+    if (!engine->copy) return NULL;
+    if (slices(&engine->shape, HL_SLICED_WEIGHTS)) return engine->copy + in_slices(engine, range);
+    return engine->copy + range.offset;
 }
 
 const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range) {
+    if (slices(&engine->shape, HL_SLICED_WEIGHTS)) {
+        int block = block_at(engine->layout, range.offset);
+        const struct window *w = window_of(&engine->weights, block);
+        int64_t skip = range.offset - engine->layout->blocks[block].offset;
+        if (!w) return NULL;
+        if (engine->copy) return (struct hl_bf16 *)w->data + skip;
+        return (float *)w->data + skip;
+    }
     if (engine->copy) return engine->copy + range.offset;
     return engine->buffers[HL_BUFFER_MASTER] + range.offset;
 }
@@ -139,11 +335,12 @@ void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernel
                        struct hl_range range) {
     if (engine->copy)
         kernels->to_bf16(range.n, hl_engine_data(engine, HL_BUFFER_MASTER, range),
-                         engine->copy + range.offset);
+                         hl_engine_copy(engine, range));
 }
 
 void hl_engine_grad_clear(struct hl_engine *engine) {
     for (int b = 0; b < engine->layout->n_blocks; b++) engine->has_grad[b] = false;
+    for (int i = 0; i < engine->grads.n; i++) engine->grads.all[i].block = -1;
 }
 
 bool hl_engine_grad_adds(struct hl_engine *engine, int block) {

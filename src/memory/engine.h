@@ -16,7 +16,8 @@ struct hl_engine_shape {
     bool bf16_copy; /* compute reads a bf16 copy of the master */
     int n_slots;
     enum hl_sliced sliced;
-    int rank, n_ranks; /* whose slices; n_ranks 0: as 1 */
+    bool whole_gradient; /* even so */
+    int rank, n_ranks;   /* whose slices; n_ranks 0: as 1 */
 };
 struct hl_engine_bytes {
     size_t parameters, gradients, optimizer;
@@ -33,12 +34,21 @@ struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
 /* The part of a block that is in a buffer on this rank: all of it, or its slice. */
 struct hl_range hl_engine_held(const struct hl_engine *engine, enum hl_buffer buffer, int block);
 
-/* Weights of the compute type, for reading. */
+/* Can any block be read at any time? */
+bool hl_engine_has_all_weights(const struct hl_engine *engine);
+/* The same of what compute reads, beyond windows. */
+struct hl_range hl_engine_held_weights(const struct hl_engine *engine, int block);
+
+/* Weights of the compute type, for reading: of a block or a part of one. With sliced weights its
+ * window must be open. */
 const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range);
 /* The master of a range changed without an update (initialised, loaded): refresh what compute
  * reads. */
 void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernels,
                        struct hl_range range);
+/* The gradient of a block in full, to be written. Sliced gradients: takes a window when the block
+ * has none yet (hl_engine_grad_room must say that there is one). */
+float *hl_engine_grad_open(struct hl_engine *engine, int block);
 /* The gradient of a block is about to take a contribution. True when something is there to add to.
  */
 bool hl_engine_grad_adds(struct hl_engine *engine, int block);

@@ -12,13 +12,35 @@ struct hl_range hl_dp_slice(const struct hl_strategy_env *env, int block, int ra
     return (struct hl_range){range.offset + slice.offset, slice.n};
 }
 
-enum hl_status hl_dp_check(const struct hl_strategy_env *env, const char *name, bool sliced,
-                           struct hl_diag *diag) {
+enum hl_status hl_dp_check(const struct hl_strategy_env *env, const char *name,
+                           enum hl_sliced sliced, struct hl_diag *diag) {
     if (!sliced || env->n_ranks == 1 || !env->optimizer->whole_matrices) return HL_OK;
     return hl_fail(diag, HL_E_USER,
                    "strategy: '%s' cuts matrices between ranks, and optimizer '%s' needs them "
                    "whole; use --strategy ddp, or another --optim",
                    name, env->optimizer->name);
+}
+
+static bool has_grad_windows(const struct hl_strategy_env *env, enum hl_sliced sliced) {
+    return sliced >= HL_SLICED_GRADIENTS && env->n_ranks > 1 && env->accumulation == 1;
+}
+
+struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sliced sliced) {
+    double n = env->n_ranks, others = (n - 1) / n;
+    bool bf16 = env->kernels && env->kernels->dtype == HL_BF16;
+    double weight = bf16 ? 2 : 4;
+    struct hl_strategy_need need = {.param_versions = 1,
+                                    .grad_buffers = 1,
+                                    .sliced = sliced,
+                                    .whole_gradient = sliced && !has_grad_windows(env, sliced),
+                                    .period_steps = 1};
+    bool cut_master = sliced && (bf16 || sliced == HL_SLICED_WEIGHTS);
+    need.state_bytes_per_parameter =
+        4.0 * env->optimizer->n_slots / (sliced ? n : 1) + 4.0 / (cut_master ? n : 1);
+    /* zero3 gathers a block for the forward and for the backward pass of each micro-batch */
+    double gathers = sliced == HL_SLICED_WEIGHTS ? 2.0 * (double)env->accumulation : 1;
+    need.sent_bytes_per_parameter = others * (sliced ? 4 + weight * gathers : 8);
+    return need;
 }
 
 void hl_dp_fini(void *state) {
@@ -27,47 +49,96 @@ void hl_dp_fini(void *state) {
     hl_free(mem, s->scratch);
     hl_free(mem, s->reduces);
     hl_free(mem, s->gathers);
+    hl_free(mem, s->reducing);
     hl_free(mem, s->shared);
     hl_free(mem, s);
 }
 
-enum hl_status hl_dp_init(const struct hl_strategy_env *env, bool sliced, struct hl_dp **out,
-                          struct hl_diag *diag) {
+enum hl_status hl_dp_init(const struct hl_strategy_env *env, enum hl_sliced sliced,
+                          void **state_out, struct hl_diag *diag) {
     struct hl_dp *s = hl_alloc(env->mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "the strategy");
     s->env = *env;
-    s->sliced = sliced;
+    s->sliced = env->n_ranks > 1 ? sliced : HL_SLICED_NOTHING;
+    s->grad_windows = has_grad_windows(env, sliced);
     size_t blocks = (size_t)env->layout->n_blocks;
     size_t floats = (size_t)hl_optimizer_scratch(env->optimizer, env->layout);
     s->scratch = hl_alloc(env->mem, floats, sizeof *s->scratch);
     s->reduces = hl_alloc(env->mem, blocks, sizeof *s->reduces);
-    s->gathers = hl_alloc(env->mem, sliced ? blocks : 0, sizeof *s->gathers);
+    s->gathers = hl_alloc(env->mem, s->sliced ? blocks : 0, sizeof *s->gathers);
+    s->reducing = hl_alloc(env->mem, blocks, sizeof *s->reducing);
     s->shared = hl_alloc(env->mem, (blocks + 1) * (size_t)env->n_ranks, sizeof *s->shared);
-    if (!s->scratch || !s->reduces || !s->gathers || !s->shared) {
+    if (!s->scratch || !s->reduces || !s->gathers || !s->reducing || !s->shared) {
         hl_dp_fini(s);
         return hl_fail_memory(diag, floats * sizeof(float) + 2 * blocks * sizeof *s->reduces,
                               "the strategy's records");
     }
-    *out = s;
+    *state_out = s;
     return HL_OK;
 }
 
-/* Bulk goes over the lanes behind the first, which is the loop's and the small exchanges'. */
-static int lane_of(const struct hl_dp *s, int block) {
-    int lanes = hl_group_n_lanes(s->env.group) - 1;
-    return lanes > 0 ? 1 + block % lanes : 0;
+/* Lane 0 is for small exchanges that are waited for at once. */
+enum lane { LANE_SMALL, LANE_REDUCE, LANE_GATHER };
+static int lane(const struct hl_dp *s, enum lane wanted) {
+    return (int)wanted % hl_group_n_lanes(s->env.group);
 }
 
-/* ---- during the backward pass ---- */
+/* ---- during the passes ---- */
 
+/* Progress; what is reduced needs its window no longer. */
 enum hl_status hl_dp_poll(void *state, struct hl_diag *diag) {
     struct hl_dp *s = state;
-    return hl_group_poll(s->env.group, diag);
+    enum hl_status status = hl_group_poll(s->env.group, diag);
+    for (int b = 0; b < s->env.layout->n_blocks && status >= 0; b++)
+        if (s->reducing[b] && s->reduces[b].status == HL_OK) {
+            hl_engine_grad_close(s->env.engine, b);
+            s->reducing[b] = false;
+        }
+    return status;
+}
+
+/* All slices of what compute reads of a block, into data. */
+static void start_gather(struct hl_dp *s, int block, void *data) {
+    bool bf16 = s->env.kernels->dtype == HL_BF16;
+    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
+                                            .lane = lane(s, LANE_GATHER),
+                                            .data = data,
+                                            .n = s->env.layout->blocks[block].n,
+                                            .element_bytes =
+                                                bf16 ? sizeof(struct hl_bf16) : sizeof(float)};
+    hl_collective_start(s->env.group, &args, &s->gathers[block]);
+}
+
+/* The block's weights are here, or on their way. */
+static bool fetch(struct hl_dp *s, int block) {
+    bool fresh = false;
+    void *window = hl_engine_weights_open(s->env.engine, block, &fresh);
+    if (!window) return false;
+    if (fresh) start_gather(s, block, window);
+    hl_engine_weights_hold(s->env.engine, block, true);
+    return true;
+}
+
+/* Weights in slices: wait for the block's, and have the next block's sent meanwhile. Gradients in
+ * windows: wait for one. */
+enum hl_status hl_dp_block_enter(void *state, int block, bool backward, struct hl_diag *diag) {
+    struct hl_dp *s = state;
+    enum hl_status status = hl_dp_poll(state, diag);
+    if (status < 0) return status;
+    if (s->sliced == HL_SLICED_WEIGHTS) {
+        if (!fetch(s, block) || s->gathers[block].status != HL_OK) return HL_PENDING;
+        int next = backward ? block - 1 : block + 1;
+        if (next >= 0 && next < s->env.layout->n_blocks) (void)fetch(s, next);
+    }
+    bool room = !s->grad_windows || !backward || hl_engine_grad_room(s->env.engine, block);
+    return room ? HL_OK : HL_PENDING;
 }
 
 /* Whatever has come in the meantime is passed on between blocks, so that it overlaps with them. */
 enum hl_status hl_dp_block_exit(void *state, int block, bool backward, struct hl_diag *diag) {
-    (void)block, (void)backward;
+    struct hl_dp *s = state;
+    (void)backward;
+    if (s->sliced == HL_SLICED_WEIGHTS) hl_engine_weights_hold(s->env.engine, block, false);
     enum hl_status status = hl_dp_poll(state, diag);
     return status < 0 ? status : HL_OK;
 }
@@ -78,13 +149,15 @@ enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct 
     if (!last_micro) return HL_OK;
     const struct hl_collective_args args = {
         .kind = s->sliced ? HL_REDUCE_SCATTER : HL_ALL_REDUCE,
-        .lane = lane_of(s, block),
+        .lane = lane(s, LANE_REDUCE),
         .data = hl_engine_data(s->env.engine, HL_BUFFER_GRAD, range),
         .n = range.n,
         .element_bytes = sizeof(float),
         .one_stage = hl_all_reduce_one_stage(range.n, s->env.n_ranks)};
     hl_collective_start(s->env.group, &args, &s->reduces[block]);
-    return hl_dp_block_exit(state, block, true, diag);
+    s->reducing[block] = true;
+    enum hl_status status = hl_dp_poll(state, diag);
+    return status < 0 ? status : HL_OK;
 }
 
 /* ---- the end of the step ---- */
@@ -109,6 +182,7 @@ static void start_share(struct hl_dp *s, int64_t n_supervised) {
                                             .data = s->shared,
                                             .n = (int64_t)(n + 1) * s->env.n_ranks,
                                             .element_bytes = sizeof(double),
+                                            .lane = LANE_SMALL,
                                             .unit = n + 1};
     hl_collective_start(s->env.group, &args, &s->share);
 }
@@ -145,17 +219,15 @@ static enum hl_status update(struct hl_dp *s, const struct hl_step *step, struct
     return status;
 }
 
-/* What compute reads: the bf16 copy, or the master itself. */
-static void start_gather(struct hl_dp *s, int block) {
-    struct hl_range range = s->env.layout->blocks[block];
-    struct hl_bf16 *copy = hl_engine_copy(s->env.engine, range);
-    void *data = copy ? (void *)copy : hl_engine_data(s->env.engine, HL_BUFFER_MASTER, range);
-    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
-                                            .lane = lane_of(s, block),
-                                            .data = data,
-                                            .n = range.n,
-                                            .element_bytes = copy ? sizeof *copy : sizeof(float)};
-    hl_collective_start(s->env.group, &args, &s->gathers[block]);
+/* Updated slices to everybody, or - with weights in slices - when they are needed again. */
+static void hand_out(struct hl_dp *s) {
+    hl_engine_weights_stale(s->env.engine);
+    for (int b = 0; b < s->env.layout->n_blocks && s->sliced < HL_SLICED_WEIGHTS; b++) {
+        struct hl_range range = s->env.layout->blocks[b];
+        struct hl_bf16 *copy = hl_engine_copy(s->env.engine, range);
+        start_gather(s, b,
+                     copy ? (void *)copy : hl_engine_data(s->env.engine, HL_BUFFER_MASTER, range));
+    }
 }
 
 enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl_step_result *out,
@@ -183,7 +255,7 @@ enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl
                            (long long)step->index + 1);
         if (s->result.applied && (status = update(s, step, diag)) != HL_OK) return status;
         hl_engine_grad_clear(s->env.engine);
-        for (int b = 0; b < n && s->sliced && s->result.applied; b++) start_gather(s, b);
+        if (s->sliced && s->result.applied) hand_out(s);
         s->stage = HL_DP_GATHER;
     }
     if (s->sliced && s->result.applied) {

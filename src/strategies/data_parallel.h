@@ -12,23 +12,31 @@ enum hl_dp_stage { HL_DP_REDUCE, HL_DP_SHARE, HL_DP_UPDATE, HL_DP_GATHER };
 
 struct hl_dp {
     struct hl_strategy_env env;
-    bool sliced;    /* each rank updates its slices, then they are gathered; else all update all */
-    float *scratch; /* the optimizer's */
+    enum hl_sliced sliced;         /* NOTHING: all ranks update all; else each updates its slices */
+    bool grad_windows;             /* gradients live in windows until they are reduced */
+    float *scratch;                /* the optimizer's */
     struct hl_collective *reduces; /* [n_blocks] */
-    struct hl_collective *gathers; /* [n_blocks] */
+    struct hl_collective
+        *gathers;   /* [n_blocks], of updated slices, or of blocks as they are needed */
+    bool *reducing; /* [n_blocks]: the window is not closed yet */
     double *shared; /* [n_ranks][n_blocks + 1]: squares of a rank's slices, its supervised tokens */
     struct hl_collective share;
     struct hl_step_result result;
     enum hl_dp_stage stage;
 };
 
-enum hl_status hl_dp_check(const struct hl_strategy_env *env, const char *name, bool sliced,
-                           struct hl_diag *diag) HL_MUST_CHECK;
-enum hl_status hl_dp_init(const struct hl_strategy_env *env, bool sliced, struct hl_dp **out,
-                          struct hl_diag *diag) HL_MUST_CHECK;
+/* errors HL_E_USER: an optimizer that needs whole matrices, where they would be cut */
+enum hl_status hl_dp_check(const struct hl_strategy_env *env, const char *name,
+                           enum hl_sliced sliced, struct hl_diag *diag) HL_MUST_CHECK;
+/* sliced: as the strategy would have it. Gradients of several micro-batches are added up whole, so
+ * that they are reduced once, in the same order as with one. */
+struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sliced sliced);
+enum hl_status hl_dp_init(const struct hl_strategy_env *env, enum hl_sliced sliced,
+                          void **state_out, struct hl_diag *diag) HL_MUST_CHECK;
 void hl_dp_fini(void *state);
 
 /* Slots. */
+enum hl_status hl_dp_block_enter(void *state, int block, bool backward, struct hl_diag *diag);
 enum hl_status hl_dp_block_exit(void *state, int block, bool backward, struct hl_diag *diag);
 enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct hl_diag *diag);
 enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl_step_result *out,

@@ -4,25 +4,16 @@
 #include "strategies/data_parallel.h"
 
 static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {
-    return hl_dp_check(env, "ddp", false, diag);
+    return hl_dp_check(env, "ddp", HL_SLICED_NOTHING, diag);
 }
 
 static struct hl_strategy_need cost(const struct hl_strategy_env *env) {
-    double others = env->n_ranks - 1;
-    return (struct hl_strategy_need){.param_versions = 1,
-                                     .grad_buffers = 1,
-                                     .state_bytes_per_parameter =
-                                         4.0 * (1 + env->optimizer->n_slots),
-                                     .sent_bytes_per_parameter = 2 * 4.0 * others / env->n_ranks,
-                                     .period_steps = 1};
+    return hl_dp_cost(env, HL_SLICED_NOTHING);
 }
 
 static enum hl_status init(const struct hl_strategy_env *env, void **state_out,
                            struct hl_diag *diag) {
-    struct hl_dp *s;
-    enum hl_status status = hl_dp_init(env, false, &s, diag);
-    if (status == HL_OK) *state_out = s;
-    return status;
+    return hl_dp_init(env, HL_SLICED_NOTHING, state_out, diag);
 }
 
 const struct hl_strategy hl_strategy_ddp = {.name = "ddp",
@@ -32,6 +23,7 @@ const struct hl_strategy hl_strategy_ddp = {.name = "ddp",
                                             .cost = cost,
                                             .init = init,
                                             .fini = hl_dp_fini,
+                                            .block_enter = hl_dp_block_enter,
                                             .block_exit = hl_dp_block_exit,
                                             .grad_ready = hl_dp_grad_ready,
                                             .step_end = hl_dp_step_end,

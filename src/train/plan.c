@@ -11,10 +11,12 @@
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
                                             const struct hl_strategy *strategy,
                                             const struct hl_strategy_env *env) {
+    struct hl_strategy_need need = strategy->cost(env);
     return (struct hl_engine_shape){.train = true,
                                     .bf16_copy = options->bf16,
                                     .n_slots = env->optimizer->n_slots,
-                                    .sliced = strategy->cost(env).sliced,
+                                    .sliced = need.sliced,
+                                    .whole_gradient = need.whole_gradient,
                                     .rank = env->rank,
                                     .n_ranks = env->n_ranks};
 }
@@ -101,7 +103,9 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
                                         .optimizer = optimizer,
                                         .group = setup->group,
                                         .rank = hl_group_rank(setup->group),
-                                        .n_ranks = hl_group_n_ranks(setup->group)};
+                                        .n_ranks = hl_group_n_ranks(setup->group),
+                                        .accumulation =
+                                            setup->options->gradient_accumulation_steps};
     struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, strategy, &env);
     struct hl_engine_bytes engine = hl_engine_measure(&model->layout, &engine_shape);
     struct hl_model_run_shape run_shape = hl_plan_run_shape(setup, recompute);

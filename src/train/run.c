@@ -209,7 +209,7 @@ static enum hl_status start_of_sample(struct run *r, struct hl_tokens *prompt,
     return hl_tokenizer_encode(r->setup->tokenizer, "\n", 1, false, prompt, diag);
 }
 
-static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
+static enum hl_status write_sample(struct run *r, struct hl_engine *weights, struct hl_diag *diag) {
     struct hl_trainer *t = r->t;
     struct hl_tokens prompt = {.mem = r->mem};
     struct sample sample = {r, {.mem = r->mem}};
@@ -219,7 +219,7 @@ static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
                                           .seed = t->setup.seed + (uint64_t)t->step,
                                           .ignore_eos = true,
                                           .n_tokens = hl_tokenizer_vocab_size(r->setup->tokenizer)};
-    struct hl_generator g = {r->mem, t->model,          t->engine,
+    struct hl_generator g = {r->mem, t->model,          weights,
                              t->run, t->kernels->dtype, t->setup.block_size};
     enum hl_status status = start_of_sample(r, &prompt, diag);
     hl_buf_puts(&sample.text, r->o->sample_prompt);
@@ -236,6 +236,19 @@ static enum hl_status write_sample(struct run *r, struct hl_diag *diag) {
     }
     hl_buf_free(&sample.text);
     hl_tokens_free(&prompt);
+    return status;
+}
+
+/* Rank 0 writes a sample; with weights in slices all ranks bring theirs to it first. */
+static enum hl_status take_sample(struct run *r, struct hl_diag *diag) {
+    struct hl_engine *own = NULL, *weights = r->t->engine;
+    enum hl_status status = HL_OK;
+    if (!hl_engine_has_all_weights(weights)) {
+        status = hl_state_whole_engine(r->t, &own, diag);
+        weights = own;
+    }
+    if (status == HL_OK && r->leads) status = write_sample(r, weights, diag);
+    hl_engine_free(own);
     return status;
 }
 
@@ -326,8 +339,8 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s,
     if (status != HL_OK) return status;
     show(r, s, logs || evaluates, eval_loss);
     if (r->metrics && (logs || evaluates)) write_metrics(r, s, eval_loss, eval_seconds);
-    if (r->leads && (last || every(s->step, r->o->sample_steps))) {
-        if (r->setup->tokenizer && r->o->sample_steps > 0) status = write_sample(r, diag);
+    if (last || every(s->step, r->o->sample_steps)) {
+        if (r->setup->tokenizer && r->o->sample_steps > 0) status = take_sample(r, diag);
         if (status != HL_OK) return status;
     }
     if (every(s->step, r->o->save_steps) && !last) try_save(r);

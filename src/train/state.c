@@ -6,19 +6,22 @@
 
 /* ---- in ---- */
 
-/* Part of the weights is known in full: keep what is ours, and what compute reads of it. */
+static struct hl_range common(struct hl_range a, struct hl_range b) {
+    int64_t first = a.offset > b.offset ? a.offset : b.offset;
+    int64_t end = a.offset + a.n < b.offset + b.n ? a.offset + a.n : b.offset + b.n;
+    return (struct hl_range){first, end > first ? end - first : 0};
+}
+
+/* Part of a block's weights is known in full: keep what is ours, and what compute reads of it. */
 static void put(struct hl_trainer *t, struct hl_range range, int block, const float *data) {
-    struct hl_range held = hl_engine_held(t->engine, HL_BUFFER_MASTER, block);
-    int64_t first = range.offset > held.offset ? range.offset : held.offset;
-    int64_t end = range.offset + range.n, held_end = held.offset + held.n;
-    if (end > held_end) end = held_end;
-    struct hl_bf16 *copy = hl_engine_copy(t->engine, range);
-    if (copy) t->kernels->to_bf16(range.n, data, copy);
-    if (first >= end) return;
-    float *master =
-        hl_engine_data(t->engine, HL_BUFFER_MASTER, (struct hl_range){first, end - first});
-    if (master != data + (first - range.offset))
-        memcpy(master, data + (first - range.offset), (size_t)(end - first) * sizeof *master);
+    struct hl_range master = common(range, hl_engine_held(t->engine, HL_BUFFER_MASTER, block));
+    struct hl_range weights = common(range, hl_engine_held_weights(t->engine, block));
+    struct hl_bf16 *copy = weights.n ? hl_engine_copy(t->engine, weights) : NULL;
+    if (copy) t->kernels->to_bf16(weights.n, data + (weights.offset - range.offset), copy);
+    if (!master.n) return;
+    float *to = hl_engine_data(t->engine, HL_BUFFER_MASTER, master);
+    const float *from = data + (master.offset - range.offset);
+    if (to != from) memcpy(to, from, (size_t)master.n * sizeof *to);
 }
 
 static bool master_is_whole(const struct hl_trainer *t) {
@@ -72,6 +75,7 @@ static void placed(void *context, const struct hl_tensor *tensor, const float *d
 enum hl_status hl_state_load_weights(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
                                      struct hl_diag *diag) {
     struct loader l = {.t = t};
+    hl_engine_weights_stale(t->engine);
     size_t n = (size_t)largest_block(t);
     if (!master_is_whole(t) && !(l.scratch = hl_alloc(t->mem, n, sizeof *l.scratch)))
         return hl_fail_memory(diag, n * sizeof *l.scratch, "reading weights");
@@ -143,6 +147,32 @@ enum hl_status hl_state_fetch(void *context, int array, int64_t first, int64_t n
     *data_out = s->scratch + (first - layout->blocks[s->block].offset);
     *n_out = n < left ? n : left;
     return HL_OK;
+}
+
+enum hl_status hl_state_whole_engine(struct hl_trainer *t, struct hl_engine **out,
+                                     struct hl_diag *diag) {
+    const struct hl_layout *layout = &t->model->layout;
+    const struct hl_engine_shape shape = {.bf16_copy = t->kernels->dtype == HL_BF16};
+    struct hl_state_source source;
+    struct hl_engine *whole = NULL;
+    enum hl_status status = hl_state_source_open(t, &source, diag);
+    if (status != HL_OK) return status;
+    if (hl_group_rank(t->setup.group) == 0)
+        status = hl_engine_new(t->mem, layout, &shape, &whole, diag);
+    struct hl_diag broken;
+    for (int b = 0; b < layout->n_blocks; b++) {
+        enum hl_status came = next_block(&source, &broken);
+        if (came != HL_OK) *diag = broken, status = came;
+        if (came != HL_OK) break;
+        if (!whole) continue;
+        memcpy(hl_engine_data(whole, HL_BUFFER_MASTER, layout->blocks[b]), source.scratch,
+               (size_t)layout->blocks[b].n * sizeof(float));
+        hl_engine_publish(whole, t->kernels, layout->blocks[b]);
+    }
+    hl_state_source_close(&source);
+    if (status != HL_OK) hl_engine_free(whole);
+    else *out = whole;
+    return status;
 }
 
 enum hl_status hl_state_source_finish(struct hl_state_source *s, struct hl_diag *diag) {

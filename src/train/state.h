@@ -33,4 +33,9 @@ enum hl_status hl_state_fetch(void *context, int array, int64_t first, int64_t n
 enum hl_status hl_state_source_finish(struct hl_state_source *s,
                                       struct hl_diag *diag) HL_MUST_CHECK;
 
+/* All weights in an engine of its own on rank 0 (elsewhere NULL), for those who read them in
+ * another order than a step does. Collective. Free with hl_engine_free. */
+enum hl_status hl_state_whole_engine(struct hl_trainer *t, struct hl_engine **out,
+                                     struct hl_diag *diag) HL_MUST_CHECK;
+
 #endif

@@ -95,6 +95,7 @@ static enum hl_status explain_loss(struct step *s, struct hl_diag *diag) {
     int bad = last_block(t);
     for (int b = 0; b < last_block(t); b++) {
         struct hl_block_data own = hl_trainer_block(t, b, false);
+        if (!own.params) break; /* not here any more */
         enum hl_status status = hl_model_forward(t->run, b, &own, &embedding, NULL, diag);
         if (status != HL_OK) return status;
         if (!hl_model_is_finite(t->run, b)) {
@@ -111,13 +112,15 @@ static enum hl_status explain_loss(struct step *s, struct hl_diag *diag) {
                    (long long)t->step + 1, name);
 }
 
+/* The head makes its gradient, and its part of a tied embedding's, in the forward pass. */
 static enum hl_status forward(struct step *s, int block, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
-    struct hl_block_data own = hl_trainer_block(t, block, true),
-                         embedding = hl_trainer_block(t, 0, true);
-    if (block == last_block(t)) own.add = s->head_adds = hl_engine_grad_adds(t->engine, block);
+    bool head = block == last_block(t);
+    struct hl_block_data own = hl_trainer_block(t, block, head), embedding = own;
+    if (head) embedding = hl_trainer_block(t, 0, t->model->config.tie_word_embeddings);
+    if (head) own.add = s->head_adds = hl_engine_grad_adds(t->engine, block);
     enum hl_status status = hl_model_forward(t->run, block, &own, &embedding, NULL, diag);
-    if (status != HL_OK || block != last_block(t)) return status;
+    if (status != HL_OK || !head) return status;
     double sum = hl_model_loss_sum(t->run);
     if (!isfinite(sum)) return explain_loss(s, diag);
     s->loss_sum += sum;
@@ -313,10 +316,13 @@ void hl_trainer_ask_stop(struct hl_trainer *t, int wish) {
 enum hl_status hl_trainer_forward_loss(struct hl_trainer *t, const struct hl_batch *batch,
                                        double *sum_out, struct hl_diag *diag) {
     enum hl_status status = hl_model_begin(t->run, batch, diag);
-    struct hl_block_data embedding = hl_trainer_block(t, 0, false);
     for (int b = 0; b <= last_block(t) && status == HL_OK; b++) {
-        struct hl_block_data own = hl_trainer_block(t, b, false);
+        status = tell(t, t->strategy->block_enter, b, false, diag);
+        if (status != HL_OK) break;
+        struct hl_block_data own = hl_trainer_block(t, b, false), embedding = own;
+        if (b == last_block(t)) embedding = hl_trainer_block(t, 0, false);
         status = hl_model_forward(t->run, b, &own, &embedding, NULL, diag);
+        if (status == HL_OK) status = tell(t, t->strategy->block_exit, b, false, diag);
     }
     if (status == HL_OK) *sum_out = hl_model_loss_sum(t->run);
     return status;
@@ -328,12 +334,17 @@ static enum hl_status score_batches(struct hl_trainer *t, int64_t rows, int64_t 
                                     int64_t n_batches, double *all, struct hl_diag *diag) {
     int rank = hl_group_rank(t->setup.group), n_ranks = hl_group_n_ranks(t->setup.group);
     double *own = all + 2 * n_each * rank;
-    for (int64_t k = 0; k < n_each && rank + k * n_ranks < n_batches; k++) {
+    for (int64_t k = 0; k < n_each; k++) {
         struct hl_batch batch;
+        int64_t i = rank + k * n_ranks;
+        bool counts = i < n_batches; /* else once more the first, to stay in step with the others */
+        double sum;
         enum hl_status status =
-            hl_loader_rows(t->validation_rows, (rank + k * n_ranks) * rows, rows, &batch, diag);
-        if (status == HL_OK) status = hl_trainer_forward_loss(t, &batch, &own[2 * k], diag);
+            hl_loader_rows(t->validation_rows, counts ? i * rows : 0, rows, &batch, diag);
+        if (status == HL_OK) status = hl_trainer_forward_loss(t, &batch, &sum, diag);
         if (status != HL_OK) return status;
+        if (!counts) break;
+        own[2 * k] = sum;
         own[2 * k + 1] = (double)batch.n_supervised;
     }
     return hl_group_share(t->setup.group, all, 2 * n_each, diag);

@@ -120,6 +120,7 @@ static struct hl_strategy_env environment(struct hl_trainer *t) {
                                     .group = t->setup.group,
                                     .rank = hl_group_rank(t->setup.group),
                                     .n_ranks = hl_group_n_ranks(t->setup.group),
+                                    .accumulation = t->setup.options->gradient_accumulation_steps,
                                     .seed = t->setup.seed,
                                     .now = seconds_now};
 }
@@ -268,6 +269,6 @@ struct hl_block_data hl_trainer_block(struct hl_trainer *t, int block, bool with
     struct hl_range range = t->model->layout.blocks[block];
     return (struct hl_block_data){
         .params = hl_engine_acquire(t->engine, range),
-        .grads = with_gradient ? hl_engine_data(t->engine, HL_BUFFER_GRAD, range) : NULL,
+        .grads = with_gradient ? hl_engine_grad_open(t->engine, block) : NULL,
     };
 }

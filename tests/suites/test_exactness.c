@@ -5,7 +5,7 @@
 
 #include "support/train_ranks.h"
 
-static const char *const strategies[] = {"ddp", "zero1"};
+static const char *const strategies[] = {"ddp", "zero1", "zero2", "zero3"};
 enum { N_STRATEGIES = sizeof strategies / sizeof *strategies };
 
 static void set_cell(struct world *w, const char *strategy, int accumulation, bool bf16) {

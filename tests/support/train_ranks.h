@@ -84,9 +84,10 @@ static inline void ranks_train(struct rank_context *r) {
     if (status == HL_OK) {
         ranks_collect(r, job, t);
         size_t width = t->kernels->dtype == HL_BF16 ? 2 : 4;
-        job->compute_hash[r->rank] =
-            ranks_hash(hl_engine_acquire(t->engine, hl_layout_all(&t->model->layout)),
-                       (size_t)t->model->layout.n_parameters * width);
+        if (hl_engine_has_all_weights(t->engine))
+            job->compute_hash[r->rank] =
+                ranks_hash(hl_engine_acquire(t->engine, hl_layout_all(&t->model->layout)),
+                           (size_t)t->model->layout.n_parameters * width);
     } else {
         ranks_fail(r, "%s", diag.text);
         hl_group_give_up(group, diag.text);

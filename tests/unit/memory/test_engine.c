@@ -20,7 +20,22 @@ static const struct hl_engine_shape shapes[] = {
     {.train = true, .n_slots = 0},
     {.train = true, .n_slots = 1},
     {.train = true, .n_slots = 2, .bf16_copy = true},
+    {.train = true, .n_slots = 2, .sliced = HL_SLICED_WEIGHTS, .rank = 1, .n_ranks = 1},
 };
+/* Of several ranks: measured as the others, but ranges are slices. */
+static const struct hl_engine_shape sliced[] = {
+    {.train = true, .n_slots = 1, .sliced = HL_SLICED_STATE, .rank = 1, .n_ranks = 2},
+    {.train = true, .n_slots = 2, .bf16_copy = true, .sliced = HL_SLICED_GRADIENTS, .n_ranks = 3},
+    {.train = true, .n_slots = 2, .sliced = HL_SLICED_WEIGHTS, .rank = 2, .n_ranks = 3},
+    {.train = true,
+     .n_slots = 1,
+     .bf16_copy = true,
+     .sliced = HL_SLICED_WEIGHTS,
+     .whole_gradient = true,
+     .rank = 1,
+     .n_ranks = 7},
+};
+enum { N_SLICED = sizeof sliced / sizeof *sliced };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static struct hl_engine *engine(const struct hl_engine_shape *shape) {
@@ -128,19 +143,20 @@ static void give(struct hl_mem *mem, void *data, size_t bytes) {
 
 static void test_measure_is_what_is_taken(void **state) {
     (void)state;
-    for (int i = 0; i < N_SHAPES; i++)
+    for (int i = 0; i < N_SHAPES + N_SLICED; i++)
         for (long k = 0;; k++) {
+            const struct hl_engine_shape *shape = i < N_SHAPES ? &shapes[i] : &sliced[i - N_SHAPES];
             struct counter c = {.fail_at = k};
             c.mem = (struct hl_mem){.take = take, .give = give, .context = &c};
             struct hl_engine *e = NULL;
             struct hl_diag diag = {0};
-            enum hl_status status = hl_engine_new(&c.mem, &layout, &shapes[i], &e, &diag);
+            enum hl_status status = hl_engine_new(&c.mem, &layout, shape, &e, &diag);
             if (status == HL_OK) {
-                struct hl_engine_bytes b = hl_engine_measure(&layout, &shapes[i]);
+                struct hl_engine_bytes b = hl_engine_measure(&layout, shape);
                 size_t told = b.parameters + b.gradients + b.optimizer;
                 assert_true(c.bytes >= told &&
-                            c.bytes <=
-                                told + 128 * (size_t)c.n); /* records, and headers of blocks */
+                            c.bytes <= told + 1024 +
+                                           128 * (size_t)c.n); /* records, and headers of blocks */
                 hl_engine_free(e);
             } else {
                 assert_int_equal(status, HL_E_MEMORY);
@@ -151,6 +167,80 @@ static void test_measure_is_what_is_taken(void **state) {
         }
 }
 
+/* What is written to this rank's slices stays there and nowhere else; windows come and go. */
+static void test_slices(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SLICED; i++) {
+        struct hl_engine *e = engine(&sliced[i]);
+        for (int pass = 0; pass < 2; pass++)
+            for (int b = 0; b < 3; b++) {
+                struct hl_range held = hl_engine_held(e, HL_BUFFER_SLOT0, b);
+                struct hl_range slice =
+                    hl_slice(blocks[b].n, HL_SLICE_UNIT, sliced[i].rank, sliced[i].n_ranks);
+                assert_int_equal(held.offset, blocks[b].offset + slice.offset);
+                assert_int_equal(held.n, slice.n);
+                float *data = held.n ? hl_engine_data(e, HL_BUFFER_SLOT0, held) : NULL;
+                for (int64_t k = 0; k < held.n; k++) {
+                    if (pass) assert_true(data[k] == (float)(held.offset + k + 1));
+                    data[k] = (float)(held.offset + k + 1);
+                }
+            }
+        hl_engine_free(e);
+    }
+}
+
+static void test_gradient_windows(void **state) {
+    (void)state;
+    struct hl_engine *e = engine(&sliced[1]);
+    for (int b = 0; b < 3; b++) {
+        assert_true(hl_engine_grad_room(e, b));
+        float *window = hl_engine_grad_open(e, b);
+        for (int64_t k = 0; k < blocks[b].n; k++) window[k] = (float)(blocks[b].offset + k);
+        assert_ptr_equal(hl_engine_grad_open(e, b), window);
+    }
+    for (int b = 0; b < 3; b++) {
+        struct hl_range held = hl_engine_held(e, HL_BUFFER_GRAD, b);
+        hl_engine_grad_close(e, b);
+        hl_engine_grad_close(e, b); /* once more changes nothing */
+        const float *data = held.n ? hl_engine_data(e, HL_BUFFER_GRAD, held) : NULL;
+        for (int64_t k = 0; k < held.n; k++) assert_true(data[k] == (float)(held.offset + k));
+    }
+    hl_engine_free(e);
+}
+
+/* Five layers pass through three windows; what is held stays; after an update all are void. */
+static void test_weight_windows(void **state) {
+    (void)state;
+    static struct hl_range many[7];
+    for (int b = 0; b < 7; b++) many[b] = (struct hl_range){b * 64, 64};
+    const struct hl_layout seven = {
+        .n_parameters = 448, .n_weights = 448, .n_blocks = 7, .blocks = many};
+    struct hl_engine *e;
+    struct hl_diag diag = {0};
+    bool fresh;
+    assert_int_equal(hl_engine_new(hl_mem_default(), &seven, &sliced[2], &e, &diag), HL_OK);
+    for (int b = 0; b < 7; b++) {
+        struct hl_range held = hl_engine_held_weights(e, b);
+        for (int64_t k = 0; k < held.n; k++)
+            hl_engine_data(e, HL_BUFFER_MASTER, held)[k] = (float)(held.offset + k);
+        assert_null(hl_engine_acquire(e, many[b]));
+        const float *window = hl_engine_weights_open(e, b, &fresh);
+        assert_true(fresh && hl_engine_acquire(e, many[b]) == window);
+        for (int64_t k = held.offset; k < held.offset + held.n; k++)
+            assert_true(window[k - many[b].offset] == (float)k);
+    }
+    assert_non_null(hl_engine_weights_open(e, 0, &fresh));
+    assert_false(fresh);
+    for (int b = 3; b < 6; b++) hl_engine_weights_hold(e, b, true);
+    assert_null(hl_engine_weights_open(e, 1, &fresh));
+    hl_engine_weights_hold(e, 4, false);
+    assert_non_null(hl_engine_weights_open(e, 1, &fresh));
+    assert_true(fresh && !hl_engine_acquire(e, many[4]));
+    hl_engine_weights_stale(e);
+    for (int b = 0; b < 7; b++) assert_null(hl_engine_acquire(e, many[b]));
+    hl_engine_free(e);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buffers_a_run_has),
@@ -158,6 +248,9 @@ int main(void) {
         cmocka_unit_test(test_acquire_and_publish),
         cmocka_unit_test(test_gradients_add_after_the_first),
         cmocka_unit_test(test_measure_is_what_is_taken),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_gradient_windows),
+        cmocka_unit_test(test_weight_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
