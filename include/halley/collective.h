@@ -7,7 +7,10 @@
  *
  * Operations are asynchronous: start, poll, until they are done. Those on one lane run one after
  * the other, in the order of their start, which must be the same on all ranks; lanes are
- * independent. Nothing is allocated after hl_group_new. */
+ * independent. Nothing is allocated after hl_group_new.
+ *
+ * On a slow wire a helper thread keeps operations going while the caller computes; whoever waits
+ * drives them itself. A group belongs to one thread. */
 #ifndef HALLEY_COLLECTIVE_H
 #define HALLEY_COLLECTIVE_H
 
@@ -55,7 +58,7 @@ struct hl_flow {
 };
 struct hl_collective {
     struct hl_collective_args args;
-    enum hl_status status; /* HL_PENDING, HL_OK, an error */
+    enum hl_status status; /* of hl_collective_status */
     struct hl_collective *next;
     int n_out, n_in;
     struct hl_flow out[HL_MAX_RANKS], in[HL_MAX_RANKS];
@@ -80,6 +83,8 @@ void hl_group_tell(struct hl_group *group, enum hl_phase phase, int64_t step);
 /* A group of one is done at once. Sizes that do not fit are our own mistake: asserts. */
 void hl_collective_start(struct hl_group *group, const struct hl_collective_args *args,
                          struct hl_collective *op);
+/* HL_PENDING, HL_OK, or why it failed; HL_OK for one that was never started (zeroed). */
+enum hl_status hl_collective_status(const struct hl_collective *op);
 /* Progress of all lanes. HL_OK: nothing is in flight; HL_PENDING; errors HL_E_PEER and HL_E_TIMEOUT
  * name the rank that failed or is waited for, its host, phase and step; the group is broken then.
  */

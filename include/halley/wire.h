@@ -7,7 +7,8 @@
  * really lie, and which flushes make them visible, is the wire's own business; hence a wrapper that
  * counts, throttles or breaks these few calls does so for every wire, the pool included.
  *
- * A wire belongs to one thread of its rank. Order between streams is not promised. */
+ * A wire is used by one thread of its rank at a time (not always the same one). Order between
+ * streams is not promised. */
 #ifndef HALLEY_WIRE_H
 #define HALLEY_WIRE_H
 
@@ -84,6 +85,7 @@ struct hl_wire {
     int rank, n_ranks, n_lanes;
     size_t part_bytes; /* multiple of 64; equal on all ranks */
     int failed_rank;   /* after HL_E_PEER: who failed; else -1 */
+    bool slow; /* bytes travel while nobody copies them: worth a thread that keeps them going */
 };
 
 /* ---- wires by name: src/wires/wires.def ---- */

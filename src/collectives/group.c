@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/threads.h"
 #include "os/clock.h"
+#include "os/futex.h"
+#include "os/thread.h"
 
 /* Parts of a flow: large ones pass through a cache-sized slot piece by piece, smaller ones are cut
  * so that sending, adding and copying overlap. Elements. */
@@ -27,7 +30,57 @@ struct hl_group {
     int64_t step;
     struct hl_collective share;
     struct hl_diag broke; /* status not HL_OK: why nothing works any more */
+
+    /* Slow wires. Who holds the lock may use the wire, the lanes and what stands above. */
+    struct hl_thread *helper; /* NULL: none */
+    struct hl_mutex *lock;
+    uint32_t n_in_flight;      /* operations in lanes; the helper sleeps on it while it is 0 */
+    uint32_t wanted, stopping; /* the caller wants the lock; the helper shall end */
 };
+
+/* ---- the helper ---- */
+
+static const int64_t HELPER_WAIT_NS = 200000, HELPER_SLEEP_NS = 100000000, POLITE_NS = 20000;
+
+static uint32_t get(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static void set(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+
+static void take(struct hl_group *g) {
+    if (!g->helper) return;
+    set(&g->wanted, 1);
+    hl_mutex_lock(g->lock);
+}
+static void yield(struct hl_group *g) {
+    if (!g->helper) return;
+    set(&g->wanted, 0);
+    hl_mutex_unlock(g->lock);
+}
+
+static bool advance_all(struct hl_group *g, struct hl_collective **oldest_out);
+
+static void help(void *context) {
+    struct hl_group *g = context;
+    hl_threads_set(1);
+    hl_denormals_off(); /* sums have the caller's bits */
+    while (!get(&g->stopping)) {
+        if (!get(&g->n_in_flight)) hl_futex_wait(&g->n_in_flight, 0, HELPER_SLEEP_NS);
+        else if (get(&g->wanted)) hl_sleep_ns(POLITE_NS);
+        else {
+            struct hl_collective *oldest;
+            hl_mutex_lock(g->lock);
+            if (!advance_all(g, &oldest)) (void)g->wire->ops->wait(g->wire, HELPER_WAIT_NS);
+            hl_mutex_unlock(g->lock);
+        }
+    }
+}
+
+static enum hl_status start_helper(struct hl_group *g, struct hl_diag *diag) {
+    g->lock = hl_mutex_new(g->mem);
+    if (!g->lock) return hl_fail_memory(diag, 64, "the group of ranks");
+    return hl_thread_start(g->mem, help, g, &g->helper, diag);
+}
+
+/* ---- life ---- */
 
 enum hl_status hl_group_new(struct hl_mem *mem, struct hl_wire *wire,
                             const struct hl_kernels *kernels, int64_t timeout_ns,
@@ -40,16 +93,21 @@ enum hl_status hl_group_new(struct hl_mem *mem, struct hl_wire *wire,
                            .timeout_ns = timeout_ns,
                            .rank = wire ? wire->rank : 0,
                            .n_ranks = wire ? wire->n_ranks : 1};
-    if (wire && !(g->own = hl_alloc(mem, wire->part_bytes, 1))) {
-        hl_free(mem, g);
-        return hl_fail_memory(diag, wire->part_bytes, "the group of ranks");
-    }
-    *out = g;
-    return HL_OK;
+    enum hl_status status = HL_OK;
+    if (wire && !(g->own = hl_alloc(mem, wire->part_bytes, 1)))
+        status = hl_fail_memory(diag, wire->part_bytes, "the group of ranks");
+    if (status == HL_OK && wire && wire->slow) status = start_helper(g, diag);
+    if (status == HL_OK) *out = g;
+    else hl_group_free(g);
+    return status;
 }
 
 void hl_group_free(struct hl_group *g) {
     if (!g) return;
+    set(&g->stopping, 1);
+    hl_futex_wake(&g->n_in_flight);
+    hl_thread_join(g->helper);
+    hl_mutex_free(g->lock);
     hl_free(g->mem, g->own);
     hl_free(g->mem, g);
 }
@@ -60,13 +118,18 @@ int hl_group_n_lanes(const struct hl_group *g) { return g && g->wire ? g->wire->
 
 void hl_group_tell(struct hl_group *g, enum hl_phase phase, int64_t step) {
     if (!g || (g->phase == phase && g->step == step)) return;
+    take(g);
     g->phase = phase;
     g->step = step;
     if (g->wire) g->wire->ops->tell(g->wire, phase, step);
+    yield(g);
 }
 
 void hl_group_give_up(struct hl_group *g, const char *why) {
-    if (g && g->wire) g->wire->ops->give_up(g->wire, why);
+    if (!g || !g->wire) return;
+    take(g);
+    g->wire->ops->give_up(g->wire, why);
+    yield(g);
 }
 
 /* ---- whom we wait for ---- */
@@ -263,27 +326,30 @@ static enum hl_status advance(struct hl_group *g, struct hl_collective *op, bool
     return status;
 }
 
+static void finish(struct hl_group *g, struct hl_collective *op, enum hl_status status) {
+    (void)__atomic_fetch_sub(&g->n_in_flight, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&op->status, status, __ATOMIC_RELEASE); /* the caller's memory again */
+}
+
 static enum hl_status advance_lane(struct hl_group *g, struct lane *lane, bool *moved) {
     while (lane->first) {
         struct hl_collective *op = lane->first;
         bool step;
         do {
             step = false;
-            op->status = advance(g, op, &step);
+            enum hl_status status = advance(g, op, &step);
             *moved |= step;
-            if (op->status != HL_OK) return op->status;
+            if (status != HL_OK) return status;
         } while (step && !done(op));
-        op->status = HL_PENDING;
         if (!done(op)) return HL_PENDING;
-        op->status = HL_OK;
         lane->first = op->next;
+        finish(g, op, HL_OK);
     }
     return HL_OK;
 }
 
 /* Nothing works any more: operations in flight end with the status, and so does every later one. */
-static enum hl_status give_up(struct hl_group *g, enum hl_status status, struct hl_collective *op,
-                              struct hl_diag *diag) {
+static void give_up(struct hl_group *g, enum hl_status status, const struct hl_collective *op) {
     if (status == HL_E_PEER) status = explain(g, status, op, g->wire->failed_rank, &g->broke);
     else if (status == HL_E_TIMEOUT) status = explain(g, status, op, awaited(g, op), &g->broke);
     else
@@ -291,31 +357,48 @@ static enum hl_status give_up(struct hl_group *g, enum hl_status status, struct 
                          "rank %d got a part that does not belong to its %s: the ranks do not run "
                          "the same configuration",
                          g->rank, kind_name(op->args.kind));
-    for (int l = 0; l < g->wire->n_lanes; l++) {
-        for (struct hl_collective *o = g->lanes[l].first; o; o = o->next) o->status = status;
-        g->lanes[l].first = NULL;
+    for (int l = 0; l < g->wire->n_lanes; l++)
+        while (g->lanes[l].first) {
+            struct hl_collective *lost = g->lanes[l].first;
+            g->lanes[l].first = lost->next;
+            finish(g, lost, status);
+        }
+}
+
+/* False when nothing moved. *oldest_out: what is still in flight on the first lane that has
+ * something; NULL: nothing is. */
+static bool advance_all(struct hl_group *g, struct hl_collective **oldest_out) {
+    bool moved = false;
+    *oldest_out = NULL;
+    for (int l = 0; l < g->wire->n_lanes && g->broke.status == HL_OK; l++) {
+        enum hl_status status = advance_lane(g, &g->lanes[l], &moved);
+        if (status < 0) give_up(g, status, g->lanes[l].first);
+        else if (status == HL_PENDING && !*oldest_out) *oldest_out = g->lanes[l].first;
     }
-    if (diag) *diag = g->broke;
-    return status;
+    if (moved) g->idle_ns = 0;
+    return moved;
+}
+
+static enum hl_status poll(struct hl_group *g, struct hl_diag *diag) {
+    struct hl_collective *oldest = NULL;
+    (void)advance_all(g, &oldest);
+    if (oldest && g->broke.status == HL_OK && g->idle_ns > g->timeout_ns)
+        give_up(g, HL_E_TIMEOUT, oldest);
+    if (g->broke.status != HL_OK && diag) *diag = g->broke;
+    return g->broke.status != HL_OK ? g->broke.status : oldest ? HL_PENDING : HL_OK;
 }
 
 enum hl_status hl_group_poll(struct hl_group *g, struct hl_diag *diag) {
-    bool moved = false;
-    struct hl_collective *oldest = NULL;
     if (!g || !g->wire) return HL_OK;
-    if (g->broke.status != HL_OK) {
-        if (diag) *diag = g->broke;
-        return g->broke.status;
-    }
-    for (int l = 0; l < g->wire->n_lanes; l++) {
-        enum hl_status status = advance_lane(g, &g->lanes[l], &moved);
-        if (status < 0) return give_up(g, status, g->lanes[l].first, diag);
-        if (status == HL_PENDING && !oldest) oldest = g->lanes[l].first;
-    }
-    if (moved) g->idle_ns = 0;
-    if (!oldest) return HL_OK;
-    if (g->idle_ns > g->timeout_ns) return give_up(g, HL_E_TIMEOUT, oldest, diag);
-    return HL_PENDING;
+    if (g->helper && !hl_mutex_try(g->lock)) /* it is at work */
+        return get(&g->n_in_flight) ? HL_PENDING : HL_OK;
+    enum hl_status status = poll(g, diag);
+    if (g->helper) hl_mutex_unlock(g->lock);
+    return status;
+}
+
+enum hl_status hl_collective_status(const struct hl_collective *op) {
+    return __atomic_load_n(&op->status, __ATOMIC_ACQUIRE);
 }
 
 void hl_collective_start(struct hl_group *g, const struct hl_collective_args *args,
@@ -326,30 +409,44 @@ void hl_collective_start(struct hl_group *g, const struct hl_collective_args *ar
         return;
     }
     assert(args->lane >= 0 && args->lane < g->wire->n_lanes);
+    take(g);
     op->status = g->broke.status != HL_OK ? g->broke.status : HL_PENDING;
-    if (op->status != HL_PENDING) return;
-    struct lane *lane = &g->lanes[args->lane];
-    if (lane->first) lane->last->next = op;
-    else lane->first = op;
-    lane->last = op;
+    if (op->status == HL_PENDING) {
+        struct lane *lane = &g->lanes[args->lane];
+        if (lane->first) lane->last->next = op;
+        else lane->first = op;
+        lane->last = op;
+        if (__atomic_fetch_add(&g->n_in_flight, 1, __ATOMIC_RELEASE) == 0 && g->helper)
+            hl_futex_wake(&g->n_in_flight);
+    }
+    yield(g);
 }
 
-void hl_group_sleep(struct hl_group *g, int64_t timeout_ns) {
-    if (!g || !g->wire) return;
+static void sleep_inside(struct hl_group *g, int64_t timeout_ns) {
     int64_t before = hl_clock_ns();
     (void)g->wire->ops->wait(g->wire, timeout_ns);
     g->idle_ns += hl_clock_ns() - before;
 }
 
+void hl_group_sleep(struct hl_group *g, int64_t timeout_ns) {
+    if (!g || !g->wire) return;
+    take(g);
+    sleep_inside(g, timeout_ns);
+    yield(g);
+}
+
 enum hl_status hl_collective_wait(struct hl_group *g, struct hl_collective *op,
                                   struct hl_diag *diag) {
-    if (op->status == HL_OK) return HL_OK;
+    enum hl_status status = HL_OK;
+    if (hl_collective_status(op) == HL_OK) return HL_OK;
+    take(g);
     for (;;) {
-        enum hl_status status = hl_group_poll(g, diag);
-        if (status < 0) return status;
-        if (op->status == HL_OK) return HL_OK;
-        hl_group_sleep(g, 100000000);
+        status = poll(g, diag);
+        if (status < 0 || hl_collective_status(op) == HL_OK) break;
+        sleep_inside(g, HELPER_SLEEP_NS);
     }
+    yield(g);
+    return status < 0 ? status : HL_OK;
 }
 
 enum hl_status hl_group_share(struct hl_group *g, double *all, int64_t k, struct hl_diag *diag) {

@@ -90,7 +90,7 @@ enum hl_status hl_dp_poll(void *state, struct hl_diag *diag) {
     struct hl_dp *s = state;
     enum hl_status status = hl_group_poll(s->env.group, diag);
     for (int b = 0; b < s->env.layout->n_blocks && status >= 0; b++)
-        if (s->reducing[b] && s->reduces[b].status == HL_OK) {
+        if (s->reducing[b] && hl_collective_status(&s->reduces[b]) == HL_OK) {
             hl_engine_grad_close(s->env.engine, b);
             s->reducing[b] = false;
         }
@@ -126,7 +126,8 @@ enum hl_status hl_dp_block_enter(void *state, int block, bool backward, struct h
     enum hl_status status = hl_dp_poll(state, diag);
     if (status < 0) return status;
     if (s->sliced == HL_SLICED_WEIGHTS) {
-        if (!fetch(s, block) || s->gathers[block].status != HL_OK) return HL_PENDING;
+        if (!fetch(s, block) || hl_collective_status(&s->gathers[block]) != HL_OK)
+            return HL_PENDING;
         int next = backward ? block - 1 : block + 1;
         if (next >= 0 && next < s->env.layout->n_blocks) (void)fetch(s, next);
     }
@@ -164,7 +165,7 @@ enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct 
 
 static bool all_done(const struct hl_collective *ops, int n) {
     for (int i = 0; i < n; i++)
-        if (ops[i].status != HL_OK) return false;
+        if (hl_collective_status(&ops[i]) != HL_OK) return false;
     return true;
 }
 
@@ -243,7 +244,7 @@ enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl
     }
     if (s->stage == HL_DP_SHARE) {
         if ((status = hl_dp_poll(state, diag)) < 0) return status;
-        if (s->share.status != HL_OK) return HL_PENDING;
+        if (hl_collective_status(&s->share) != HL_OK) return HL_PENDING;
         s->stage = HL_DP_UPDATE;
     }
     if (s->stage == HL_DP_UPDATE) {

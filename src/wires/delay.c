@@ -118,6 +118,7 @@ enum hl_status hl_wire_delay(struct hl_mem *mem, struct hl_wire *inner, int64_t 
     d->n_ends = n;
     d->ends = ends;
     hl_wrap_init(&d->wrap, &hl_delay_ops, "delay", mem, inner);
+    d->wrap.wire.slow = true;
     d->wrap.wire.part_bytes -= HEADER;
     *out = &d->wrap.wire;
     return HL_OK;

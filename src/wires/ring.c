@@ -377,13 +377,13 @@ enum hl_status hl_ring_open(struct hl_mem *mem, const struct hl_ring_place *plac
     }
     assert(place->shape.n_ranks <= HL_MAX_RANKS && place->shape.n_lanes <= HL_MAX_LANES);
     assert(place->shape.part_bytes % LINE == 0 && place->incarnation != 0);
-    r->wire = (struct hl_wire){&ops,
-                               place->name,
-                               place->rank,
-                               place->shape.n_ranks,
-                               place->shape.n_lanes,
-                               place->shape.part_bytes,
-                               -1};
+    r->wire = (struct hl_wire){.ops = &ops,
+                               .name = place->name,
+                               .rank = place->rank,
+                               .n_ranks = place->shape.n_ranks,
+                               .n_lanes = place->shape.n_lanes,
+                               .part_bytes = place->shape.part_bytes,
+                               .failed_rank = -1};
     r->mem = mem;
     r->at = *place;
     r->sends = sends;

@@ -64,6 +64,7 @@ enum hl_status hl_wire_throttle(struct hl_mem *mem, struct hl_wire *inner, doubl
     t->burst_ns = (int64_t)(burst_bytes * t->ns_per_byte);
     t->paid_ns = hl_wrap_now(world) - t->burst_ns;
     hl_wrap_init(&t->wrap, &hl_throttle_ops, "throttle", mem, inner);
+    t->wrap.wire.slow = true;
     *out = &t->wrap.wire;
     return HL_OK;
 }

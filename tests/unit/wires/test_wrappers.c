@@ -95,7 +95,12 @@ static const struct hl_wire_ops spy_ops = {.reserve = spy_reserve,
 
 static int64_t spy_clock(void *context) { return ((const struct spy *)context)->now_ns; }
 static void spy_init(struct spy *spy) {
-    *spy = (struct spy){.wire = {&spy_ops, "spy", 0, 3, LANES, PART_BYTES, -1}};
+    *spy = (struct spy){.wire = {.ops = &spy_ops,
+                                 .name = "spy",
+                                 .n_ranks = 3,
+                                 .n_lanes = LANES,
+                                 .part_bytes = PART_BYTES,
+                                 .failed_rank = -1}};
 }
 /* Rank 0 of three, behind a list of wrappers. */
 static struct hl_wire *wrapped(struct spy *spy, const char *list, uint64_t seed) {
