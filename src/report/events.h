@@ -7,9 +7,6 @@
 
 #include "halley/mem.h"
 
-/* CRC-32C (Castagnoli) of n bytes. Source: RFC 3720, appendix B.4. */
-uint32_t hl_crc32c(const void *bytes, size_t n);
-
 /* Each adds one framed Event to out. wall: seconds since 1970. */
 void hl_event_version(struct hl_buf *out, double wall); /* must open a file */
 void hl_event_restart(struct hl_buf *out, double wall,

@@ -13,9 +13,39 @@
 enum {
     LINE = sizeof(struct hl_line),
     SPINS = 64,
-    PEER_LINES = 8, /* state, heart, grave, host, why: see `peer_line` */
+    WATCH_NS = 1000000, /* several kernels: peers are looked at so often, each look costs */
+    PEER_LINES = 8,     /* state, heart, grave, host, why: see `peer_line` */
 };
 static const int64_t LONGEST_SLEEP_NS = 10000000;
+
+/* ---- a rank's end ---- */
+
+/* What this rank knows of one stream it sends on or reads. */
+struct end {
+    uint64_t next;  /* sequence number of the next part, from 1 */
+    uint64_t acked; /* sending: all readers have released so many */
+    const void *viewed;
+    size_t viewed_bytes;
+};
+struct heart {
+    uint64_t beat, seen_at; /* seen_at: beats of one's own heart */
+};
+struct ring {
+    struct hl_wire wire; /* first */
+    struct hl_mem *mem;
+    struct hl_ring_place at;
+    struct hl_ring_layout layout;
+    struct end *sends, *reads; /* [n_streams] */
+    struct heart hearts[HL_MAX_RANKS];
+    bool left[HL_MAX_RANKS], dead[HL_MAX_RANKS]; /* as of the last wait */
+    uint32_t seen;                               /* of this rank's bed */
+    int64_t idle_since_ns, watched_ns;
+    int n_spins;   /* waits since something came */
+    uint64_t told; /* changes of one's own state line */
+    bool failed;
+    bool fenced; /* the memory is another run's now */
+    char host[64];
+};
 
 /* ---- where lines and slots lie ---- */
 
@@ -32,39 +62,59 @@ enum peer_line { STATE, HEART, GRAVE, HOST, WHY };
 static size_t peer_offset(int rank, enum peer_line line) {
     return ((size_t)rank * PEER_LINES + (size_t)line) * LINE;
 }
-static size_t bells_offset(const struct hl_ring_shape *s) {
-    return (size_t)s->n_ranks * PEER_LINES * LINE;
+static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+/* How many slots lie side by side on all devices: a row of stripes. */
+static size_t slots_in_row(const struct hl_ring_shape *s) {
+    return (size_t)s->n_devices * (s->stripe_bytes / s->part_bytes);
 }
-static size_t bell_offset(const struct hl_ring_shape *s, struct hl_stream t, uint64_t sequence) {
-    size_t slot = (size_t)(sequence % (uint64_t)s->n_slots);
-    return bells_offset(s) + (stream_index(s, t) * (size_t)s->n_slots + slot) * LINE;
-}
-static size_t acks_offset(const struct hl_ring_shape *s) {
-    return bells_offset(s) + n_streams(s) * (size_t)s->n_slots * LINE;
-}
-static size_t ack_offset(const struct hl_ring_shape *s, struct hl_stream t, int reader) {
-    return acks_offset(s) + (stream_index(s, t) * (size_t)s->n_ranks + (size_t)reader) * LINE;
-}
-static size_t slots_offset(const struct hl_ring_shape *s) {
-    size_t end = acks_offset(s) + n_streams(s) * (size_t)s->n_ranks * LINE;
-    return (end + 4095) / 4096 * 4096;
-}
-static size_t slot_offset(const struct hl_ring_shape *s, struct hl_stream t, uint64_t sequence) {
-    size_t slot = (size_t)(sequence % (uint64_t)s->n_slots);
-    return slots_offset(s) + (stream_index(s, t) * (size_t)s->n_slots + slot) * s->part_bytes;
+
+void hl_ring_lay_out(const struct hl_ring_shape *s, struct hl_ring_layout *out) {
+    size_t n_slots = n_streams(s) * (size_t)s->n_slots, n = (size_t)s->n_ranks;
+    out->bells = n * PEER_LINES * LINE;
+    out->acks = out->bells + n_slots * LINE;
+    out->lines_end = out->acks + (size_t)s->n_lanes * n * 2 * n * LINE;
+    out->slots = round_up(out->lines_end, s->stripe_bytes ? s->stripe_bytes : 4096);
+    if (s->stripe_bytes) {
+        size_t rows = (n_slots + slots_in_row(s) - 1) / slots_in_row(s);
+        out->end = out->slots + rows * (size_t)s->n_devices * s->stripe_bytes;
+    } else out->end = out->slots + n_slots * s->part_bytes;
 }
 size_t hl_ring_bytes(const struct hl_ring_shape *s) {
-    return slots_offset(s) + n_streams(s) * (size_t)s->n_slots * s->part_bytes;
+    struct hl_ring_layout layout;
+    hl_ring_lay_out(s, &layout);
+    return layout.end;
+}
+
+/* Among all slots of all streams. */
+static size_t slot_index(const struct hl_ring_shape *s, struct hl_stream t, uint64_t sequence) {
+    return stream_index(s, t) * (size_t)s->n_slots + (size_t)(sequence % (uint64_t)s->n_slots);
+}
+static size_t bell_offset(const struct ring *r, struct hl_stream t, uint64_t sequence) {
+    return r->layout.bells + slot_index(&r->at.shape, t, sequence) * LINE;
+}
+/* For each (lane, from): a line for each reader of its own stream, then for each of everyone's. */
+static size_t ack_offset(const struct ring *r, struct hl_stream t, int reader) {
+    size_t n = (size_t)r->at.shape.n_ranks, from = (size_t)t.lane * n + (size_t)t.from;
+    return r->layout.acks + ((from * 2 + (t.to == HL_EVERYONE)) * n + (size_t)reader) * LINE;
+}
+static size_t slot_offset(const struct ring *r, struct hl_stream t, uint64_t sequence) {
+    const struct hl_ring_shape *s = &r->at.shape;
+    size_t index = slot_index(s, t, sequence), devices = (size_t)s->n_devices;
+    if (!s->stripe_bytes) return r->layout.slots + index * s->part_bytes;
+    size_t row = index / slots_in_row(s), in_row = index % slots_in_row(s);
+    return r->layout.slots + (row * devices + in_row % devices) * s->stripe_bytes +
+           in_row / devices * s->part_bytes;
 }
 
 /* ---- coherent memory ---- */
 
-static void *coherent_room(struct hl_ring_memory *m, size_t offset, size_t bytes) {
-    (void)bytes;
+static void *coherent_room(struct hl_ring_memory *m, size_t stream, size_t offset, size_t bytes) {
+    (void)stream, (void)bytes;
     return m->base + offset;
 }
-static void coherent_publish(struct hl_ring_memory *m, size_t offset, size_t bytes) {
-    (void)m, (void)offset, (void)bytes;
+static void coherent_publish(struct hl_ring_memory *m, size_t stream, size_t offset, size_t bytes) {
+    (void)m, (void)stream, (void)offset, (void)bytes;
     atomic_thread_fence(memory_order_seq_cst); /* streaming stores too are done after this */
 }
 static void coherent_ring(struct hl_ring_memory *m, size_t offset, const struct hl_line *line) {
@@ -89,31 +139,6 @@ const struct hl_ring_memory_ops hl_ring_coherent = {.room = coherent_room,
 
 /* ---- a rank's end ---- */
 
-/* What this rank knows of one stream it sends on or reads. */
-struct end {
-    uint64_t next;  /* sequence number of the next part, from 1 */
-    uint64_t acked; /* sending: all readers have released so many */
-    const void *viewed;
-    size_t viewed_bytes;
-};
-struct heart {
-    uint64_t beat;
-    int64_t changed_ns;
-};
-struct ring {
-    struct hl_wire wire; /* first */
-    struct hl_mem *mem;
-    struct hl_ring_place at;
-    struct end *sends, *reads; /* [n_streams] */
-    struct heart hearts[HL_MAX_RANKS];
-    bool left[HL_MAX_RANKS], dead[HL_MAX_RANKS]; /* as of the last wait */
-    uint32_t seen;                               /* of this rank's bed */
-    int64_t idle_since_ns;
-    uint64_t told; /* changes of one's own state line */
-    bool failed;
-    char host[64];
-};
-
 static struct ring *ring_of(struct hl_wire *wire) { return (struct ring *)(void *)wire; }
 
 static void look(struct ring *r, size_t offset, struct hl_line *out) {
@@ -123,6 +148,23 @@ static void look(struct ring *r, size_t offset, struct hl_line *out) {
 static void ring_line(struct ring *r, size_t offset, struct hl_line line) {
     line.incarnation = r->at.incarnation;
     r->at.memory->ops->ring(r->at.memory, offset, &line);
+}
+
+/* Something came: the next wait begins anew. */
+static void progressed(struct ring *r) {
+    r->idle_since_ns = 0;
+    r->n_spins = 0;
+}
+
+/* A process that slept for long asks before it writes: its ranks may have been given up and the
+ * memory be another run's. */
+static bool ours(struct ring *r) {
+    struct hl_ring_memory *m = r->at.memory;
+    if (!r->fenced && m->ops->ours && !m->ops->ours(m)) {
+        r->fenced = true;
+        r->wire.failed_rank = r->wire.rank;
+    }
+    return !r->fenced;
 }
 
 static void rouse(struct hl_ring_bed *bed) {
@@ -146,6 +188,12 @@ static bool reads(const struct ring *r, struct hl_stream t, int peer) {
     return peer != r->wire.rank && (t.to == HL_EVERYONE || t.to == peer);
 }
 
+/* Among the streams that this rank sends on. */
+static size_t outgoing(const struct ring *r, struct hl_stream t) {
+    size_t to = (size_t)(t.to == HL_EVERYONE ? t.from : t.to);
+    return (size_t)t.lane * (size_t)r->wire.n_ranks + to;
+}
+
 static enum hl_status reserve(struct hl_wire *wire, struct hl_stream t, void **out) {
     struct ring *r = ring_of(wire);
     assert(t.from == wire->rank && t.to != wire->rank && t.lane < wire->n_lanes);
@@ -156,23 +204,25 @@ static enum hl_status reserve(struct hl_wire *wire, struct hl_stream t, void **o
         for (int p = 0; p < wire->n_ranks; p++) {
             struct hl_line ack;
             if (!reads(r, t, p)) continue;
-            look(r, ack_offset(&r->at.shape, t, p), &ack);
+            look(r, ack_offset(r, t, p), &ack);
             if (ack.value + slots < end->next) return waits_for(r, p);
             if (ack.value < least) least = ack.value;
         }
         end->acked = least;
+        progressed(r);
     }
-    size_t at = slot_offset(&r->at.shape, t, end->next);
-    *out = r->at.memory->ops->room(r->at.memory, at, r->at.shape.part_bytes);
+    size_t at = slot_offset(r, t, end->next);
+    *out = r->at.memory->ops->room(r->at.memory, outgoing(r, t), at, r->at.shape.part_bytes);
     return HL_OK;
 }
 
 static enum hl_status commit(struct hl_wire *wire, struct hl_stream t, size_t bytes) {
     struct ring *r = ring_of(wire);
     assert(bytes <= wire->part_bytes);
+    if (!ours(r)) return HL_E_PEER;
     struct end *end = &r->sends[stream_index(&r->at.shape, t)];
-    r->at.memory->ops->publish(r->at.memory, slot_offset(&r->at.shape, t, end->next), bytes);
-    ring_line(r, bell_offset(&r->at.shape, t, end->next),
+    r->at.memory->ops->publish(r->at.memory, outgoing(r, t), slot_offset(r, t, end->next), bytes);
+    ring_line(r, bell_offset(r, t, end->next),
               (struct hl_line){.value = end->next, .bytes = (uint32_t)bytes});
     end->next++;
     for (int p = 0; p < wire->n_ranks && r->at.beds; p++)
@@ -187,11 +237,13 @@ static enum hl_status view(struct hl_wire *wire, struct hl_stream t, const void 
     struct end *end = &r->reads[stream_index(&r->at.shape, t)];
     if (!end->viewed) {
         struct hl_line bell;
-        look(r, bell_offset(&r->at.shape, t, end->next), &bell);
+        look(r, bell_offset(r, t, end->next), &bell);
         if (bell.value < end->next) return waits_for(r, t.from);
+        if (bell.value > end->next || bell.bytes > wire->part_bytes) return HL_E_FORMAT;
+        progressed(r);
         end->viewed_bytes = bell.bytes;
-        end->viewed = r->at.memory->ops->fetch(r->at.memory,
-                                               slot_offset(&r->at.shape, t, end->next), bell.bytes);
+        end->viewed =
+            r->at.memory->ops->fetch(r->at.memory, slot_offset(r, t, end->next), bell.bytes);
     }
     *data_out = end->viewed;
     *bytes_out = end->viewed_bytes;
@@ -202,8 +254,9 @@ static enum hl_status release(struct hl_wire *wire, struct hl_stream t) {
     struct ring *r = ring_of(wire);
     struct end *end = &r->reads[stream_index(&r->at.shape, t)];
     assert(end->viewed);
+    if (!ours(r)) return HL_E_PEER;
     end->viewed = NULL;
-    ring_line(r, ack_offset(&r->at.shape, t, wire->rank), (struct hl_line){.value = end->next++});
+    ring_line(r, ack_offset(r, t, wire->rank), (struct hl_line){.value = end->next++});
     if (r->at.beds) rouse(&r->at.beds[t.from]);
     return HL_OK;
 }
@@ -234,36 +287,52 @@ static void sleep_in_bed(struct ring *r, int64_t timeout_ns) {
     r->seen = __atomic_load_n(&bed->word, __ATOMIC_ACQUIRE);
 }
 
-/* Several kernels: nobody can wake us. Short sleeps at first, half a millisecond after ten. */
+/* Several kernels: nobody can wake us. A few looks at once, then short sleeps, and long ones after
+ * ten milliseconds. */
 static void sleep_and_look(struct ring *r, int64_t timeout_ns) {
-    int64_t now = hl_clock_ns(), idle = now - r->idle_since_ns;
-    if (idle > 1000000000) r->idle_since_ns = now, idle = 0; /* the first wait of a new operation */
-    int64_t ns = idle > LONGEST_SLEEP_NS ? 500000 : idle > 1000000 ? 50000 : 1000;
+    if (r->n_spins < SPINS) {
+        r->n_spins++;
+        pause_briefly();
+        return;
+    }
+    int64_t now = hl_clock_ns();
+    if (!r->idle_since_ns) r->idle_since_ns = now;
+    int64_t idle = now - r->idle_since_ns, ns = idle / 8;
+    if (ns < 1000) ns = 1000;
+    if (ns > 50000) ns = idle > LONGEST_SLEEP_NS ? 500000 : 50000;
     hl_sleep_ns(timeout_ns < ns ? timeout_ns : ns);
 }
 
-static bool heart_stopped(struct ring *r, int peer, int64_t now) {
+/* Counted in beats of one's own heart: whoever was stopped himself knows nothing of the others. */
+static bool heart_stopped(struct ring *r, int peer) {
     struct heart *heart = &r->hearts[peer];
-    struct hl_line line;
+    struct hl_line line, own;
     if (!r->at.dead_after_ns) return false;
     look(r, peer_offset(peer, HEART), &line);
-    if (line.value != heart->beat) *heart = (struct heart){line.value, now};
-    return heart->changed_ns && now - heart->changed_ns > r->at.dead_after_ns;
+    look(r, peer_offset(r->wire.rank, HEART), &own);
+    if (line.value != heart->beat) *heart = (struct heart){line.value, own.value};
+    uint64_t silent = own.value - heart->seen_at;
+    return heart->beat && silent > (uint64_t)(r->at.dead_after_ns / HL_RING_BEAT_NS);
 }
 
 /* Who left, failed or died since we looked last. */
 static void watch_peers(struct ring *r) {
     int64_t now = hl_clock_ns();
+    if (!r->at.beds && now - r->watched_ns < WATCH_NS) return;
+    r->watched_ns = now;
+    int dead = -1, failed = -1;
     for (int p = 0; p < r->wire.n_ranks; p++) {
         struct hl_line state, grave;
         if (p == r->wire.rank) continue;
         look(r, peer_offset(p, STATE), &state);
         look(r, peer_offset(p, GRAVE), &grave);
         r->left[p] = state.value && state.rest[0] == HL_PEER_LEFT;
-        r->dead[p] = !r->left[p] && (grave.value || heart_stopped(r, p, now));
-        bool failed = state.value && state.rest[0] == HL_PEER_FAILED;
-        if (r->wire.failed_rank < 0 && (failed || r->dead[p])) r->wire.failed_rank = p;
+        r->dead[p] = !r->left[p] && (grave.value || heart_stopped(r, p));
+        if (dead < 0 && r->dead[p]) dead = p;
+        if (failed < 0 && state.value && state.rest[0] == HL_PEER_FAILED) failed = p;
     }
+    /* whoever failed may have done so because of the dead one */
+    if (r->wire.failed_rank < 0) r->wire.failed_rank = dead >= 0 ? dead : failed;
 }
 
 static enum hl_status wait(struct hl_wire *wire, int64_t timeout_ns) {
@@ -310,7 +379,7 @@ static void read_text(struct ring *r, int rank, enum peer_line at, char *out, si
 
 static void tell(struct hl_wire *wire, enum hl_phase phase, int64_t step) {
     struct ring *r = ring_of(wire);
-    if (!r->failed) write_state(r, HL_PEER_ALIVE, phase, step);
+    if (!r->failed && ours(r)) write_state(r, HL_PEER_ALIVE, phase, step);
 }
 
 static void peer(struct hl_wire *wire, int rank, struct hl_peer *out) {
@@ -328,12 +397,17 @@ static void peer(struct hl_wire *wire, int rank, struct hl_peer *out) {
             read_text(r, rank, WHY, out->why, 3 * sizeof state.rest + 1);
     }
     if (r->dead[rank] && out->state != HL_PEER_FAILED) out->state = HL_PEER_DEAD;
+    if (r->fenced && rank == wire->rank) {
+        out->state = HL_PEER_FAILED;
+        (void)snprintf(out->why, sizeof out->why,
+                       "it was stopped for so long that its memory has been given to another run");
+    }
 }
 
 static void give_up(struct hl_wire *wire, const char *why) {
     struct ring *r = ring_of(wire);
     struct hl_peer me;
-    if (r->failed) return;
+    if (r->failed || !ours(r)) return;
     peer(wire, wire->rank, &me);
     write_text(r, WHY, why, 3);
     write_state(r, HL_PEER_FAILED, me.phase, me.step);
@@ -345,7 +419,7 @@ static void close_ring(struct hl_wire *wire) {
     struct ring *r = ring_of(wire);
     struct hl_peer me;
     peer(wire, wire->rank, &me);
-    if (!r->failed) write_state(r, HL_PEER_LEFT, me.phase, me.step);
+    if (!r->failed && ours(r)) write_state(r, HL_PEER_LEFT, me.phase, me.step);
     rouse_all(r);
     if (r->at.memory->ops->close) r->at.memory->ops->close(r->at.memory);
     hl_free(r->mem, r->sends);
@@ -377,6 +451,7 @@ enum hl_status hl_ring_open(struct hl_mem *mem, const struct hl_ring_place *plac
     }
     assert(place->shape.n_ranks <= HL_MAX_RANKS && place->shape.n_lanes <= HL_MAX_LANES);
     assert(place->shape.part_bytes % LINE == 0 && place->incarnation != 0);
+    assert(!place->shape.stripe_bytes || place->shape.part_bytes <= place->shape.stripe_bytes);
     r->wire = (struct hl_wire){.ops = &ops,
                                .name = place->name,
                                .rank = place->rank,
@@ -386,6 +461,7 @@ enum hl_status hl_ring_open(struct hl_mem *mem, const struct hl_ring_place *plac
                                .failed_rank = -1};
     r->mem = mem;
     r->at = *place;
+    hl_ring_lay_out(&place->shape, &r->layout);
     r->sends = sends;
     r->reads = reads_;
     for (size_t i = 0; i < n; i++) sends[i].next = reads_[i].next = 1;

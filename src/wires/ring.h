@@ -20,13 +20,16 @@ struct hl_line {
 /* The bytes of a ring, and what makes them visible. Offsets from its start. */
 struct hl_ring_memory;
 struct hl_ring_memory_ops {
-    void *(*room)(struct hl_ring_memory *m, size_t offset, size_t bytes); /* to be written */
+    /* To be written: at most one room for each of this rank's streams, [0, n_lanes * n_ranks). */
+    void *(*room)(struct hl_ring_memory *m, size_t stream, size_t offset, size_t bytes);
     /* What was written to room is visible to whoever sees a line that is rung after this. */
-    void (*publish)(struct hl_ring_memory *m, size_t offset, size_t bytes);
+    void (*publish)(struct hl_ring_memory *m, size_t stream, size_t offset, size_t bytes);
     void (*ring)(struct hl_ring_memory *m, size_t offset, const struct hl_line *line);
     void (*look)(struct hl_ring_memory *m, size_t offset, struct hl_line *line_out);
     /* What was published before the line that was looked at. Valid until its acknowledgement. */
     const void *(*fetch)(struct hl_ring_memory *m, size_t offset, size_t bytes);
+    /* May this process still write here? false: another run has taken the memory. May be NULL. */
+    bool (*ours)(struct hl_ring_memory *m);
     void (*close)(struct hl_ring_memory *m); /* the last call; may be NULL */
 };
 struct hl_ring_memory {
@@ -42,17 +45,28 @@ struct hl_ring_bed {
     uint32_t sleeping;
 };
 
+/* Memory over several devices is cut into stripes, which go round over the devices; consecutive
+ * slots lie on different devices, and no slot crosses a stripe. */
 struct hl_ring_shape {
     int n_ranks, n_lanes, n_slots;
     size_t part_bytes;
+    size_t stripe_bytes; /* a multiple of 4096, at least part_bytes; 0: one device, no stripes */
+    int n_devices;       /* with stripes: at least 1 */
 };
-size_t hl_ring_bytes(const struct hl_ring_shape *shape);
+/* Offsets from the ring's start: lines in front, slots behind. */
+struct hl_ring_layout {
+    size_t bells, acks, lines_end;
+    size_t slots; /* a multiple of the stripe */
+    size_t end;   /* with stripes: slots + a multiple of n_devices * stripe_bytes */
+};
+void hl_ring_lay_out(const struct hl_ring_shape *shape, struct hl_ring_layout *out);
+size_t hl_ring_bytes(const struct hl_ring_shape *shape); /* the layout's end */
 
 /* Join as `rank`. memory is owned by the wire from here on and closed with it, also on failure.
  * beds [n_ranks], NULL: ranks live on several kernels and look again after short sleeps.
  * incarnation: not 0, equal on all ranks; lines of another are ignored.
- * dead_after_ns: a peer whose heart has not beaten for so long is dead; 0: hearts are not watched
- */
+ * dead_after_ns: a peer whose heart has not beaten for so long is dead; 0: hearts are not watched.
+ * The time is counted in beats of one's own heart, so that a machine that slept buries nobody. */
 struct hl_ring_place {
     const char *name;
     struct hl_ring_shape shape;
@@ -64,7 +78,8 @@ struct hl_ring_place {
 };
 enum hl_status hl_ring_open(struct hl_mem *mem, const struct hl_ring_place *place,
                             struct hl_wire **out, struct hl_diag *diag) HL_MUST_CHECK;
-/* One more beat of this rank's heart; from any one thread. */
+/* One more beat of this rank's heart: from any one thread, every HL_RING_BEAT_NS, from 1. */
+enum { HL_RING_BEAT_NS = 100000000 };
 void hl_ring_beat(struct hl_ring_memory *memory, const struct hl_ring_shape *shape, int rank,
                   uint32_t incarnation, uint64_t beat);
 /* Say of a rank that its process is gone; only the one who watches processes may. */

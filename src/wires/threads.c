@@ -18,7 +18,8 @@ enum hl_status hl_threads_wire_new(struct hl_mem *mem, int n_ranks, int n_lanes,
     struct hl_threads_shared *s = hl_alloc(mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "the threads wire");
     s->mem = mem;
-    s->shape = (struct hl_ring_shape){n_ranks, n_lanes, SLOTS, part_bytes};
+    s->shape = (struct hl_ring_shape){
+        .n_ranks = n_ranks, .n_lanes = n_lanes, .n_slots = SLOTS, .part_bytes = part_bytes};
     size_t bytes = hl_ring_bytes(&s->shape);
     s->memory = (struct hl_ring_memory){&hl_ring_coherent, hl_alloc(mem, bytes, 1)};
     s->beds = hl_alloc(mem, (size_t)n_ranks, sizeof *s->beds);

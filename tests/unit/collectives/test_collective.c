@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "halley/collective.h"
-#include "halley/rng.h"
+#include "support/collective_case.h"
 #include "support/ranks.h"
 
 enum { PART_BYTES = 256, MOST = 9000, LANES = 3 };
@@ -36,51 +36,6 @@ static const struct hl_kernels *kernels(void) {
     return k;
 }
 
-/* Element i of rank r before: sums of these depend on their order. */
-static float element(int64_t i, int r) {
-    uint32_t x = (uint32_t)(i * 2654435761u) ^ ((uint32_t)r * 40503u * 65537u);
-    x ^= x >> 15;
-    x *= 2246822519u;
-    x ^= x >> 13;
-    return ((float)(x & 0xffff) - 32768.0f) * (1.0f / (1 << (x >> 28)));
-}
-static float rounded(float x) { return hl_bf16_to_f32(hl_bf16_from_f32(x)); }
-
-static float sum_of(int64_t i, int n_ranks, enum hl_dtype wire) {
-    float sum = wire ? rounded(element(i, 0)) : element(i, 0);
-    for (int r = 1; r < n_ranks; r++) sum += wire ? rounded(element(i, r)) : element(i, r);
-    return wire ? rounded(sum) : sum;
-}
-
-static int owner(int64_t i, int64_t n, int n_ranks) {
-    for (int r = 0; r < n_ranks; r++) {
-        struct hl_range s = hl_slice(n, HL_SLICE_UNIT, r, n_ranks);
-        if (i >= s.offset && i < s.offset + s.n) return r;
-    }
-    return -1;
-}
-
-/* What element i of rank r must be afterwards. */
-static float expected(const struct hl_collective_args *a, int64_t i, int r, int n_ranks) {
-    int o = owner(i, a->n, n_ranks);
-    bool own = o == r, root = r == a->root;
-    float moved = a->wire && !own ? rounded(element(i, o)) : element(i, o);
-    switch (a->kind) {
-    case HL_ALL_REDUCE: return sum_of(i, n_ranks, n_ranks > 1 ? a->wire : HL_F32);
-    case HL_REDUCE_SCATTER:
-        return own ? sum_of(i, n_ranks, n_ranks > 1 ? a->wire : HL_F32) : element(i, r);
-    case HL_REDUCE:
-        return own || root ? sum_of(i, n_ranks, n_ranks > 1 ? a->wire : HL_F32) : element(i, r);
-    case HL_ALL_GATHER: return moved;
-    case HL_GATHER: return root ? moved : element(i, r);
-    case HL_BROADCAST: return root || !a->wire ? element(i, a->root) : rounded(element(i, a->root));
-    case HL_SCATTER:
-        if (!own) return element(i, r);
-        return root || !a->wire ? element(i, a->root) : rounded(element(i, a->root));
-    default: return 0;
-    }
-}
-
 static void run_one(struct rank_context *r) {
     const struct job *job = r->shared;
     static _Thread_local float data[MOST];
@@ -91,12 +46,12 @@ static void run_one(struct rank_context *r) {
     ranks_check(r, new_group(r, r->n_ranks > 1 ? r->wire : NULL, 5000000000, kernels(), &g,
                              &diag) == HL_OK);
     for (int again = 0; again < 2; again++) { /* slots and sequence numbers go on */
-        for (int64_t i = 0; i < args.n; i++) data[i] = element(i, r->rank);
+        for (int64_t i = 0; i < args.n; i++) data[i] = case_element(i, r->rank);
         args.data = data;
         hl_collective_start(g, &args, &op);
         if (hl_collective_wait(g, &op, &diag) != HL_OK) ranks_fail(r, "%s", diag.text);
         for (int64_t i = 0; i < args.n; i++) {
-            float want = expected(&args, i, r->rank, r->n_ranks);
+            float want = case_expected(&args, i, r->rank, r->n_ranks);
             if (memcmp(&want, &data[i], sizeof want) != 0)
                 ranks_fail(
                     r,
@@ -187,7 +142,7 @@ static void many(struct rank_context *r) {
     double all[16] = {0};
     ranks_check(r, new_group(r, r->wire, 5000000000, kernels(), &g, &diag) == HL_OK);
     for (int o = 0; o < OPS; o++) {
-        for (int i = 0; i < N; i++) data[o][i] = element(i + o, r->rank);
+        for (int i = 0; i < N; i++) data[o][i] = case_element(i + o, r->rank);
         const struct hl_collective_args args = {.kind = HL_ALL_REDUCE,
                                                 .lane = o % LANES,
                                                 .data = data[o],
@@ -198,7 +153,8 @@ static void many(struct rank_context *r) {
     }
     for (int o = OPS - 1; o >= 0; o--) {
         ranks_check(r, hl_collective_wait(g, &ops[o], &diag) == HL_OK);
-        for (int i = 0; i < N; i++) ranks_check(r, data[o][i] == sum_of(i + o, r->n_ranks, HL_F32));
+        for (int i = 0; i < N; i++)
+            ranks_check(r, data[o][i] == case_sum_of(i + o, r->n_ranks, HL_F32));
     }
     ranks_check(r, hl_group_poll(g, &diag) == HL_OK);
     hl_collective_start(g, &(struct hl_collective_args){.kind = HL_BARRIER}, &barrier);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "halley/report.h"
+#include "base/crc32c.h"
 #include "report/events.h"
 #include "report/lines.h"
 #include "report/utf8.h"

@@ -10,65 +10,14 @@
 #include <cmocka.h>
 
 #include "support/ranks.h"
+#include "support/wire_case.h"
 #include "wires/wires.h"
 
-enum { PARTS = 200, PART_BYTES = 256 };
-
-static enum hl_status send_part(struct hl_wire *w, struct hl_stream s, const void *data, size_t n) {
-    void *room;
-    enum hl_status status;
-    while ((status = w->ops->reserve(w, s, &room)) == HL_PENDING) (void)w->ops->wait(w, 1000000000);
-    if (status != HL_OK) return status;
-    memcpy(room, data, n);
-    return w->ops->commit(w, s, n);
-}
-
-static enum hl_status next_part(struct hl_wire *w, struct hl_stream s, const void **data,
-                                size_t *n) {
-    enum hl_status status;
-    while ((status = w->ops->view(w, s, data, n)) == HL_PENDING) (void)w->ops->wait(w, 1000000000);
-    return status;
-}
-
-/* Bytes of part i of a stream: its length and content say where it came from. */
-static size_t make_part(struct hl_stream s, int i, unsigned char *out) {
-    size_t n = (size_t)((i * 7 + s.from) % (PART_BYTES + 1));
-    for (size_t b = 0; b < n; b++)
-        out[b] = (unsigned char)(i * 31 + s.from * 5 + s.to * 3 + s.lane + (int)b);
-    return n;
-}
-
-static void check_part(struct rank_context *r, struct hl_stream s, int i) {
-    unsigned char want[PART_BYTES];
-    const void *data = NULL, *again = NULL;
-    size_t n = 0, n_again = 0, n_want = make_part(s, i, want);
-    ranks_check(r, next_part(r->wire, s, &data, &n) == HL_OK);
-    ranks_check(r, r->wire->ops->view(r->wire, s, &again, &n_again) == HL_OK && again == data);
-    if (n != n_want || memcmp(data, want, n) != 0)
-        ranks_fail(r, "part %d from %d to %d on lane %d is wrong", i, s.from, s.to, s.lane);
-    ranks_check(r, r->wire->ops->release(r->wire, s) == HL_OK);
-}
-
-static void every_stream(struct rank_context *r) {
-    unsigned char part[PART_BYTES];
-    for (int i = 0; i < PARTS; i++)
-        for (int lane = 0; lane < r->wire->n_lanes; lane++) {
-            for (int p = HL_EVERYONE; p < r->n_ranks; p++) {
-                struct hl_stream s = {lane, r->rank, p};
-                if (p == r->rank) continue;
-                ranks_check(r, send_part(r->wire, s, part, make_part(s, i, part)) == HL_OK);
-            }
-            for (int p = 0; p < r->n_ranks; p++) {
-                if (p == r->rank) continue;
-                check_part(r, (struct hl_stream){lane, p, r->rank}, i);
-                check_part(r, (struct hl_stream){lane, p, HL_EVERYONE}, i);
-            }
-        }
-}
+enum { PART_BYTES = WIRE_PART_BYTES };
 
 static void test_parts_arrive_in_order(void **state) {
     (void)state;
-    for (int n = 2; n <= 5; n++) ranks_run(n, 2, PART_BYTES, every_stream, NULL);
+    for (int n = 2; n <= 5; n++) ranks_run(n, 2, PART_BYTES, wire_every_stream, NULL);
 }
 
 static void full_ring(struct rank_context *r) {
@@ -86,20 +35,20 @@ static void full_ring(struct rank_context *r) {
         }
         ranks_check(r, n > 0);
         *(int *)r->shared = n;
-        (void)send_part(r->wire, (struct hl_stream){0, 0, 1}, part, 0); /* go */
-        (void)send_part(r->wire, (struct hl_stream){0, 0, 2}, part, 0);
-        ranks_check(r, send_part(r->wire, s, part, 0) == HL_OK); /* waits for both readers */
+        (void)wire_send_part(r->wire, (struct hl_stream){0, 0, 1}, part, 0); /* go */
+        (void)wire_send_part(r->wire, (struct hl_stream){0, 0, 2}, part, 0);
+        ranks_check(r, wire_send_part(r->wire, s, part, 0) == HL_OK); /* waits for both readers */
     } else {
         const void *data;
         size_t bytes;
         struct hl_stream go = {0, 0, r->rank};
-        ranks_check(r, next_part(r->wire, go, &data, &bytes) == HL_OK && bytes == 0);
+        ranks_check(r, wire_next_part(r->wire, go, &data, &bytes) == HL_OK && bytes == 0);
         for (int i = 0; i < *(int *)r->shared; i++) {
-            ranks_check(r, next_part(r->wire, s, &data, &bytes) == HL_OK && bytes == 8);
+            ranks_check(r, wire_next_part(r->wire, s, &data, &bytes) == HL_OK && bytes == 8);
             ranks_check(r, ((const unsigned char *)data)[7] == i);
             (void)r->wire->ops->release(r->wire, s);
         }
-        ranks_check(r, next_part(r->wire, s, &data, &bytes) == HL_OK && bytes == 0);
+        ranks_check(r, wire_next_part(r->wire, s, &data, &bytes) == HL_OK && bytes == 0);
     }
 }
 
@@ -121,8 +70,8 @@ static void one_fails(struct rank_context *r) {
         return;
     }
     /* rank 2 waits for 0, which waits for 1: the failure of 1 reaches both */
-    ranks_check(r, next_part(r->wire, (struct hl_stream){0, r->rank == 0 ? 1 : 0, r->rank}, &data,
-                             &bytes) == HL_E_PEER);
+    ranks_check(r, wire_next_part(r->wire, (struct hl_stream){0, r->rank == 0 ? 1 : 0, r->rank},
+                                  &data, &bytes) == HL_E_PEER);
     ranks_check(r, r->wire->failed_rank == 1);
     r->wire->ops->peer(r->wire, 1, &p);
     ranks_check(r, p.state == HL_PEER_FAILED && p.phase == HL_PHASE_BACKWARD && p.step == 17);
@@ -140,12 +89,12 @@ static void one_leaves(struct rank_context *r) {
     const void *data;
     size_t bytes;
     if (r->rank == 0) {
-        (void)send_part(r->wire, s, "bye", 3);
+        (void)wire_send_part(r->wire, s, "bye", 3);
         return;
     }
-    ranks_check(r, next_part(r->wire, s, &data, &bytes) == HL_OK && bytes == 3);
+    ranks_check(r, wire_next_part(r->wire, s, &data, &bytes) == HL_OK && bytes == 3);
     (void)r->wire->ops->release(r->wire, s);
-    ranks_check(r, next_part(r->wire, s, &data, &bytes) == HL_E_PEER);
+    ranks_check(r, wire_next_part(r->wire, s, &data, &bytes) == HL_E_PEER);
     struct hl_peer p;
     r->wire->ops->peer(r->wire, 0, &p);
     ranks_check(r, p.state == HL_PEER_LEFT);

@@ -1,0 +1,20 @@
+/* What the files of the pool share. */
+#ifndef HALLEY_MEMORY_POOL_INTERNAL_H
+#define HALLEY_MEMORY_POOL_INTERNAL_H
+
+#include "memory/pool.h"
+
+struct hl_pool *hl_pool_new(struct hl_mem *mem, struct hl_diag *diag); /* NULL: no memory */
+void hl_pool_unmap(struct hl_pool *p);
+enum hl_status hl_pool_too_long(const char *address, struct hl_diag *diag);
+/* p->address from what a user wrote; a new name for NULL. */
+enum hl_status hl_pool_find_address(struct hl_pool *p, const char *address,
+                                    struct hl_diag *diag) HL_MUST_CHECK;
+/* Device 0 last: whoever finds it valid finds the others valid. */
+void hl_pool_write_heads(struct hl_pool *p);
+/* HL_E_USER: somebody has it, and who. */
+enum hl_status hl_pool_take_lock(struct hl_pool *p, struct hl_diag *diag) HL_MUST_CHECK;
+/* dev0 ... , beds, lock and the folder itself. */
+void hl_pool_remove_folder(const char *folder, uint32_t n_devices);
+
+#endif
