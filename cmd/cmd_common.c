@@ -35,7 +35,34 @@ static const struct hl_option word_rows[] = {
      .help = "print the resolved configuration as YAML and do nothing else"},
 };
 
-enum { N_SETS = 5 };
+static const struct hl_option rank_rows[] = {
+    {.name = "wire",
+     .kind = HL_OPT_STRING,
+     .offset = offsetof(struct rank_options, wire),
+     .initial = "",
+     .section = "ranks",
+     .help =
+         "what ranks exchange over ('halley help wires'); empty = what their launcher suggests"},
+    {.name = "timeout",
+     .kind = HL_OPT_I64,
+     .offset = offsetof(struct rank_options, timeout),
+     .initial = "0",
+     .least = 0,
+     .most = 1e9,
+     .unit = "seconds",
+     .section = "ranks",
+     .help = "how long a rank may be missing, or keep the others waiting; 0 = HALLEY_TIMEOUT, or "
+             "300"},
+    {.name = "interface",
+     .kind = HL_OPT_STRING,
+     .offset = offsetof(struct rank_options, interface),
+     .initial = "",
+     .section = "ranks",
+     .help = "network interface of the wire wan; empty = GLOO_SOCKET_IFNAME, or what the route to "
+             "the others says"},
+};
+
+enum { N_SETS = 6 };
 
 static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]) {
     sets[0] =
@@ -44,6 +71,8 @@ static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]
     sets[2] = (struct hl_option_set){NULL, hl_model_rows, hl_model_n_rows, &o->model};
     sets[3] = (struct hl_option_set){NULL, hl_train_rows, hl_train_n_rows, &o->train};
     sets[4] = (struct hl_option_set){NULL, hl_optimizer_rows, hl_optimizer_n_rows, &o->optimizer};
+    sets[5] =
+        (struct hl_option_set){NULL, rank_rows, sizeof rank_rows / sizeof *rank_rows, &o->ranks};
 }
 
 static bool is_yaml(const char *path) {
@@ -193,7 +222,18 @@ struct hl_log command_log(void) {
     return (struct hl_log){.line = print_line, .least = HL_LOG_INFO};
 }
 
+int command_status(enum hl_status status) {
+    switch (status) {
+    case HL_E_USER:
+    case HL_E_UNSUPPORTED: return 2;
+    case HL_E_NUMERIC: return 3;
+    case HL_E_PEER:
+    case HL_E_TIMEOUT: return COMMAND_PEER_FAILED;
+    default: return 1;
+    }
+}
+
 int command_fail(const char *command, enum hl_status status, const struct hl_diag *diag) {
     fprintf(stderr, "halley %s: %s\n", command, *diag->text ? diag->text : hl_status_name(status));
-    return status == HL_E_USER || status == HL_E_UNSUPPORTED ? 2 : status == HL_E_NUMERIC ? 3 : 1;
+    return command_status(status);
 }

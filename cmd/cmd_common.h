@@ -15,6 +15,10 @@ struct run_options {
         bool print_config;
         int64_t seed;
     } words;
+    struct rank_options {
+        char *wire, *interface;
+        int64_t timeout;
+    } ranks;
 };
 
 /* Defaults, then base_yaml (NULL: none), then YAML files among the words, then flags.
@@ -43,9 +47,11 @@ void command_print_help(const char *usage, const struct hl_option_set *sets, siz
 void command_set_threads(int64_t asked);
 
 bool command_wants_help(int n_args, char **args);
+enum { COMMAND_PEER_FAILED = 4 };
+int command_status(enum hl_status status);
 struct hl_log command_log(void); /* warnings and more to stderr */
-/* "halley train: sentence" on stderr; 2 for a user's mistake, 3 for a number that is none, else 1.
- */
+/* "halley train: sentence" on stderr; 2 for a user's mistake, 3 for a number that is none, 4 for
+ * another rank's failure, else 1. */
 int command_fail(const char *command, enum hl_status status, const struct hl_diag *diag);
 
 #endif

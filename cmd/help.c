@@ -5,6 +5,7 @@
 
 #include "cmd_common.h"
 #include "command.h"
+#include "halley/wire.h"
 #include "help_topics.h"
 
 /* ---- lists from the registries ---- */
@@ -24,6 +25,11 @@ static void list_optimizers(void) {
         print_entry((*o)->name, (*o)->summary, (*o)->paper);
 }
 
+static void list_wires(void) {
+    for (const struct hl_wire_plugin *const *w = hl_wires(); *w; w++)
+        print_entry((*w)->name, (*w)->summary, NULL);
+}
+
 static void list_models(void) {
     for (const struct hl_model_preset_row *row = hl_model_presets(); row->name; row++)
         print_entry(row->name, row->summary, NULL);
@@ -35,6 +41,7 @@ static const struct {
 } lists[] = {
     {"strategies", "Strategies in this build (--strategy NAME):", list_strategies},
     {"optimizers", "Optimizers in this build (--optim NAME):", list_optimizers},
+    {"wires", "Wires in this build (--wire NAME):", list_wires},
     {"models", "Presets in this build (--model NAME):", list_models},
 };
 

@@ -9,6 +9,7 @@
 #include "os/fs.h"
 #include "os/memory.h"
 #include "os/signal.h"
+#include "ranks.h"
 #include "train/folder.h"
 
 static const char usage[] =
@@ -33,6 +34,7 @@ struct job {
     struct hl_buf yaml, tokenizer_json;
     char weights_dir[HL_PATH_CAPACITY]; /* empty: initialise */
     double started_seconds;
+    struct ranks ranks;
 };
 
 static enum hl_status open_tokenizer(struct job *job, struct hl_diag *diag) {
@@ -67,21 +69,44 @@ static void print_what_repeats(struct job *job) {
     *o = kept;
 }
 
-static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end,
-                              struct hl_diag *diag) {
+/* Several ranks without a word about how: the plain way. */
+static enum hl_status choose_strategy(struct job *job, struct hl_diag *diag) {
+    static const char *const ddp = "ddp";
+    if (job->ranks.place.n_ranks == 1 || hl_config_given(job->config, "strategy")) return HL_OK;
+    return hl_config_set(job->config, "strategy", &ddp, 1, "several ranks", 0, diag);
+}
+
+/* May this run use its folder? Rank 0 writes, and asks. */
+static enum hl_status check_folder(const struct job *job, struct hl_diag *diag) {
     const struct hl_train_options *o = &job->options.train;
     bool used = o->resume || hl_is_inside(o->resume_from_checkpoint, o->output_dir) ||
                 o->overwrite_output_dir;
+    struct hl_lock lock = {.file = -1}; /* only to tell now; the run itself takes it again */
+    if (job->ranks.place.rank) return HL_OK;
+    enum hl_status status = hl_run_folder_lock(hl_fs_os(), o->output_dir, &lock, diag);
+    hl_lock_release(&lock);
+    return status == HL_OK ? hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag) : status;
+}
+
+/* Until here nothing is worth saving: a signal ends the program at once. */
+static void watch_signals(const struct job *job) {
+    bool thread = job->ranks.place.shared && job->ranks.place.rank;
+    if (!thread) hl_signal_watch();
+    hl_signal_ignore_pipe(); /* a reader of our progress may go; training goes on */
+}
+
+static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end,
+                              struct hl_diag *diag) {
     struct hl_trainer_setup setup = {.options = &job->options.train,
                                      .optimizer_options = &job->options.optimizer,
                                      .model = &job->model,
                                      .block_size = job->options.data.block_size,
                                      .seed = job->options.data.seed,
-                                     .log = log};
-    struct hl_lock lock = {.file = -1}; /* only to tell now; the run itself takes it again */
-    enum hl_status status = hl_run_folder_lock(hl_fs_os(), o->output_dir, &lock, diag);
-    hl_lock_release(&lock);
-    if (status == HL_OK) status = hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag);
+                                     .log = log,
+                                     .group = job->ranks.group,
+                                     .n_local_ranks = job->ranks.n_sharing};
+    enum hl_status status = ranks_agree_on_config(&job->ranks, job->yaml.data, diag);
+    if (status == HL_OK) status = check_folder(job, diag);
     if (status == HL_OK) status = open_tokenizer(job, diag);
     if (status == HL_OK) status = resolve_model(job, diag);
     if (status == HL_OK)
@@ -90,17 +115,18 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
     if (status == HL_OK)
         status = hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, log,
                                  &job->dataset, diag);
+    if (status == HL_OK)
+        status = ranks_agree_on_data(&job->ranks, &job->model, job->tokenizer, job->dataset, diag);
     if (status != HL_OK) return status;
     setup.dataset = job->dataset;
-    hl_signal_watch(); /* until here nothing is worth saving: a signal ends the program at once */
-    hl_signal_ignore_pipe(); /* a reader of our progress may go; training goes on */
+    watch_signals(job);
     struct hl_train_run run = {
         .trainer = setup,
         .tokenizer = job->tokenizer,
         .tokenizer_json = job->tokenizer_json.data,
         .run_yaml = job->yaml.data,
         .weights_dir = *job->weights_dir ? job->weights_dir : NULL,
-        .progress_fd = 2,
+        .progress_fd = job->ranks.place.rank ? -1 : 2,
         .signalled = hl_signal_pending,
         .started_seconds = job->started_seconds,
     };
@@ -118,28 +144,49 @@ static int exit_status(enum hl_run_end end) {
     return 1;
 }
 
-int command_train(int n_args, char **args) {
+/* Configuration and place first: what is wrong with them is told before anybody is waited for. */
+static enum hl_status prepare(struct job *job, const struct hl_cluster_place *place, int n_args,
+                              char **args, bool *print_only, struct hl_diag *diag) {
+    enum hl_status status = ranks_place(job->mem, place, &job->ranks, diag);
+    if (status == HL_OK)
+        status = run_read_options(job->mem, NULL, n_args, args, &job->options, &job->config,
+                                  print_only, diag);
+    if (status == HL_OK) status = choose_strategy(job, diag);
+    if (status != HL_OK) return status;
+    job->yaml.mem = job->mem;
+    print_what_repeats(job);
+    return job->yaml.failed ? hl_fail_memory(diag, job->yaml.n, "the configuration as text")
+                            : HL_OK;
+}
+
+static void free_job(struct job *job) {
+    hl_dataset_free(job->dataset);
+    hl_tokenizer_free(job->tokenizer);
+    hl_buf_free(&job->tokenizer_json);
+    hl_buf_free(&job->yaml);
+    hl_config_free(job->config);
+}
+
+int train_as_rank(const struct hl_cluster_place *place, int n_args, char **args) {
     struct job job = {.mem = hl_mem_os(), .started_seconds = (double)hl_clock_ns() * 1e-9};
     struct hl_diag diag = {0};
-    struct hl_log log = command_log();
+    struct hl_log log = ranks_log(&job.ranks);
     enum hl_run_end end = HL_RUN_DONE;
-    if (command_wants_help(n_args, args)) return run_print_help(usage), 0;
     bool print_only = false;
-    enum hl_status status = run_read_options(job.mem, NULL, n_args, args, &job.options, &job.config,
-                                             &print_only, &diag);
-    if (status == HL_OK) {
-        job.yaml.mem = job.mem;
-        print_what_repeats(&job);
-        if (job.yaml.failed)
-            status = hl_fail_memory(&diag, job.yaml.n, "the configuration as text");
-        else if (print_only) (void)fputs(job.yaml.data, stdout);
-        else status = run_job(&job, &log, &end, &diag);
+    enum hl_status status = prepare(&job, place, n_args, args, &print_only, &diag);
+    if (status == HL_OK && print_only) (void)fputs(job.yaml.data, stdout);
+    else if (status == HL_OK) {
+        log = ranks_log(&job.ranks);
+        status = ranks_open(&job.ranks, &job.options.ranks, &diag);
+        if (status == HL_OK) status = run_job(&job, &log, &end, &diag);
     }
-    hl_dataset_free(job.dataset);
-    hl_tokenizer_free(job.tokenizer);
-    hl_buf_free(&job.tokenizer_json);
-    hl_buf_free(&job.yaml);
-    hl_config_free(job.config);
-    if (status != HL_OK) return command_fail("train", status, &diag);
+    ranks_close(&job.ranks, status, &diag);
+    free_job(&job);
+    if (status != HL_OK) return ranks_fail(&job.ranks, "train", status, &diag);
     return exit_status(end);
+}
+
+int command_train(int n_args, char **args) {
+    if (command_wants_help(n_args, args)) return run_print_help(usage), 0;
+    return train_as_rank(NULL, n_args, args);
 }

@@ -10,6 +10,8 @@
 #include "halley/mem.h"
 #include "halley/status.h"
 
+/* A rank that saves a large checkpoint keeps the others waiting. */
+enum { HL_DEFAULT_TIMEOUT_S = 300 };
 enum { HL_ADDRESS_CAPACITY = 256, HL_TOKEN_CAPACITY = 132, HL_INTERFACE_CAPACITY = 64 };
 
 struct hl_cluster_place {

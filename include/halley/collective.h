@@ -79,6 +79,12 @@ int hl_group_n_ranks(const struct hl_group *group);
 int hl_group_n_lanes(const struct hl_group *group);
 /* For the messages of those who wait for this rank, and ours. */
 void hl_group_tell(struct hl_group *group, enum hl_phase phase, int64_t step);
+/* told(context, ...) with every change that hl_group_tell brings: for those who are not on the
+ * wire.
+ */
+void hl_group_on_tell(struct hl_group *group,
+                      void (*told)(void *context, enum hl_phase phase, int64_t step),
+                      void *context);
 
 /* A group of one is done at once. Sizes that do not fit are our own mistake: asserts. */
 void hl_collective_start(struct hl_group *group, const struct hl_collective_args *args,

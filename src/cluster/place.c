@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/cluster.h"
 #include "cluster/slurm.h"
 
 /* Names of one launcher; several words: the first that is set. */

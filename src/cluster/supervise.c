@@ -131,8 +131,10 @@ static void kill_child(struct supervisor *v, int child, enum blame grade, const 
 
 /* Did it end because it was asked to? */
 static bool as_asked(const struct supervisor *v, int status) {
-    if (status == 128 + HL_SIGNAL_INT || status == 128 + HL_SIGNAL_TERM) return true;
-    return v->signal && (status == -HL_SIGNAL_INT || status == -HL_SIGNAL_TERM);
+    static const int asking[] = {HL_SIGNAL_INT, HL_SIGNAL_TERM, HL_SIGNAL_HUP};
+    for (size_t i = 0; i < sizeof asking / sizeof *asking; i++)
+        if (status == 128 + asking[i] || (v->signal && status == -asking[i])) return true;
+    return false;
 }
 
 static void take_end(struct supervisor *v, const struct hl_child_event *e, int64_t now) {
@@ -195,7 +197,8 @@ static void go_on(struct supervisor *v, int64_t now) {
 /* ---- signals ---- */
 
 static void take_signal(struct supervisor *v, int number, int64_t now) {
-    if (v->signal) {
+    if (v->signal && number == HL_SIGNAL_HUP) return; /* it comes beside others: os/signal.h */
+    if (v->signal && v->signal != HL_SIGNAL_HUP) {
         v->end.status = 128 + number;
         v->blame = ITSELF; /* nothing that follows is a reason */
         for (int i = 0; i < v->s->n; i++) {
@@ -207,10 +210,9 @@ static void take_signal(struct supervisor *v, int number, int64_t now) {
     v->signal = number;
     v->end.asked = true;
     if (!v->ending_ns) v->ending_ns = now;
-    int passed = number == HL_SIGNAL_INT ? HL_SIGNAL_INT : HL_SIGNAL_TERM;
     for (int i = 0; i < v->s->n; i++) {
-        if (v->s->ask) v->s->ask(v->s->context, i, passed);
-        else hl_children_signal(v->s->children, i, passed);
+        if (v->s->ask) v->s->ask(v->s->context, i, number);
+        else hl_children_signal(v->s->children, i, number);
     }
 }
 

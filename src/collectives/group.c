@@ -28,6 +28,8 @@ struct hl_group {
     struct hl_bf16 *own; /* [part_bytes]: this rank's part, rounded */
     enum hl_phase phase;
     int64_t step;
+    void (*told)(void *context, enum hl_phase phase, int64_t step);
+    void *told_context;
     struct hl_collective share;
     struct hl_diag broke; /* status not HL_OK: why nothing works any more */
 
@@ -123,6 +125,14 @@ void hl_group_tell(struct hl_group *g, enum hl_phase phase, int64_t step) {
     g->step = step;
     if (g->wire) g->wire->ops->tell(g->wire, phase, step);
     yield(g);
+    if (g->told) g->told(g->told_context, phase, step);
+}
+
+void hl_group_on_tell(struct hl_group *g,
+                      void (*told)(void *context, enum hl_phase phase, int64_t step),
+                      void *context) {
+    g->told = told;
+    g->told_context = context;
 }
 
 void hl_group_give_up(struct hl_group *g, const char *why) {

@@ -126,6 +126,29 @@ void hl_cpu_read(struct hl_cpu *out) {
     hl_cpu_read_at("", allowed, MOST_CPUS / WORD, out);
 }
 
+void hl_cpu_share(struct hl_cpu *cpu, int n_ranks) {
+    if (n_ranks < 2) return;
+    cpu->n_sharing = n_ranks;
+    cpu->n_threads = cpu->n_threads / n_ranks > 1 ? cpu->n_threads / n_ranks : 1;
+}
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t hl_cpu_identity(void) {
+    unsigned long allowed[MOST_CPUS / WORD] = {0};
+    char boot[64] = "", group[TEXT] = "";
+    (void)sched_getaffinity(0, sizeof allowed, (cpu_set_t *)(void *)allowed);
+    (void)hl_read_small("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    if (hl_cgroup_least("", "cpu", quota_v2, quota_v1) > 0)
+        (void)hl_read_small("/proc/self/cgroup", group, sizeof group);
+    uint64_t hash = mix(0xcbf29ce484222325u, allowed, sizeof allowed);
+    return mix(mix(hash, boot, strlen(boot)), group, strlen(group));
+}
+
 int hl_cpu_threads(const struct hl_cpu *cpu, int64_t asked, char *why, size_t capacity) {
     if (asked > 0) {
         (void)snprintf(why, capacity, "asked for");
@@ -143,8 +166,11 @@ int hl_cpu_threads(const struct hl_cpu *cpu, int64_t asked, char *why, size_t ca
         n += snprintf(why + n, capacity - (size_t)n,
                       " in the affinity mask (%d of %d logical processors)", cpu->n_allowed,
                       cpu->n_online);
-    if (n > 0 && (size_t)n < capacity && cpu->n_threads < cpu->n_cores)
-        (void)snprintf(why + n, capacity - (size_t)n,
-                       ", limited by the control group to the time of %d", cpu->n_threads);
+    if (n > 0 && (size_t)n < capacity && cpu->quota > 0 && cpu->quota < cpu->n_cores)
+        n += snprintf(why + n, capacity - (size_t)n,
+                      ", limited by the control group to the time of %d",
+                      cpu->quota < 1 ? 1 : (int)cpu->quota);
+    if (n > 0 && (size_t)n < capacity && cpu->n_sharing > 1)
+        (void)snprintf(why + n, capacity - (size_t)n, ", shared by %d ranks", cpu->n_sharing);
     return cpu->n_threads;
 }

@@ -11,6 +11,7 @@ struct hl_cpu {
     int n_allowed; /* of them in the affinity mask */
     int n_cores;   /* physical cores among the allowed ones */
     double quota;  /* processors' worth of time that the control group allows; 0: no limit */
+    int n_sharing; /* ranks that share them; 0: one */
     int n_threads; /* compute threads by default: the cores, but not more than the quota; at least 1
                     */
 };
@@ -20,6 +21,12 @@ void hl_cpu_read(struct hl_cpu *out);
 /* The same from files under another root (tests), with the given processors allowed. */
 void hl_cpu_read_at(const char *root, const unsigned long *allowed, size_t n_words,
                     struct hl_cpu *out);
+
+/* n ranks on this machine may use these processors: n_threads becomes one rank's share. */
+void hl_cpu_share(struct hl_cpu *cpu, int n_ranks);
+/* Equal for processes of one kernel that may use the same processors, and have the same quota; else
+ * different. */
+uint64_t hl_cpu_identity(void);
 
 /* Compute threads for a run: `asked` when it is above 0, else OMP_NUM_THREADS, else n_threads.
  * why: a phrase for people, such as "4 physical cores, limited to 2 by the affinity mask". */

@@ -51,6 +51,13 @@ void hl_signal_kill_self(void) {
     _exit(137);
 }
 
+void hl_signal_avoid(void) {
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (int i = 0; i < N_WATCHED; i++) (void)sigaddset(&set, watched[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 void hl_signal_ignore_pipe(void) { (void)signal(SIGPIPE, SIG_IGN); }
 
 int hl_signal_pending(void) { return pending; }

@@ -25,6 +25,10 @@ int hl_signal_pending(void);
  * others do then. Does not return. */
 void hl_signal_kill_self(void);
 
+/* The calling thread, and those it starts, take none of the watched signals: for threads that are
+ * ranks, beside the main one. */
+void hl_signal_avoid(void);
+
 /* A write to a pipe that nobody reads fails with EPIPE instead of ending the program. */
 void hl_signal_ignore_pipe(void);
 

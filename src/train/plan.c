@@ -144,6 +144,7 @@ enum hl_status hl_memory_plan(struct hl_mem *mem, const struct hl_trainer_setup 
     struct hl_cpu cpu;
     char why[160];
     hl_cpu_read(&cpu);
+    hl_cpu_share(&cpu, setup->n_local_ranks);
     hl_threads_set(hl_cpu_threads(&cpu, setup->options->threads, why, sizeof why));
     uint64_t library = 0;
     enum hl_status status = plan(mem, setup, out, diag);

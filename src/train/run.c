@@ -434,7 +434,8 @@ static enum hl_status meet(struct run *r, struct hl_diag *diag) {
 static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     char resume[HL_PATH_CAPACITY] = "";
     /* before its checkpoints are looked at: another run may be writing one */
-    enum hl_status status = hl_run_folder_lock(hl_fs_os(), r->o->output_dir, &r->lock, diag);
+    enum hl_status status = HL_OK;
+    if (r->leads) status = hl_run_folder_lock(hl_fs_os(), r->o->output_dir, &r->lock, diag);
     if (status == HL_OK) status = find_resume(r, resume, sizeof resume, diag);
     bool going_on = status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir));
     struct hl_memory memory;

@@ -200,6 +200,7 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
     t->setup = *setup;
     struct hl_cpu cpu;
     hl_cpu_read(&cpu);
+    hl_cpu_share(&cpu, setup->n_local_ranks);
     t->threads =
         hl_cpu_threads(&cpu, setup->options->threads, t->threads_why, sizeof t->threads_why);
     memcpy(t->processor, cpu.name, sizeof t->processor);

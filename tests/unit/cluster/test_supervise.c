@@ -156,14 +156,14 @@ static void test_stopped(void **state) {
     expect(&r, 0, -1, "");
 }
 
-#define SAVES "trap 'echo saving; sleep 0.2; exit 143' TERM; echo ready; "
+#define SAVES "trap 'echo saving; sleep 0.2; exit 129' HUP; echo ready; "
 #define FOREVER "while :; do sleep 0.05; done"
 static void test_signals(void **state) {
     (void)state;
     struct rig r;
     supervise(&r, 20, 2,
               (const char *const[]){SAVES FOREVER, SAVES "sleep 1; kill -HUP $PPID; " FOREVER});
-    expect(&r, 143, -1, "");
+    expect(&r, 129, -1, "");
     assert_true(r.end.asked);
     says(&r, "0.1:saving");
     says(&r, "1.1:saving");

@@ -108,6 +108,7 @@ static void test_threads(void **state) {
     assert_string_equal(why, "4 physical cores");
     cpu.n_allowed = 4;
     cpu.n_threads = 2;
+    cpu.quota = 2.5;
     assert_int_equal(hl_cpu_threads(&cpu, -1, why, sizeof why), 2);
     assert_string_equal(why, "4 physical cores in the affinity mask (4 of 8 logical processors), "
                              "limited by the control group to "
@@ -124,6 +125,20 @@ static void test_threads(void **state) {
     assert_int_equal(unsetenv("OMP_NUM_THREADS"), 0);
 }
 
+static void test_share(void **state) {
+    (void)state;
+    char why[200];
+    struct hl_cpu cpu = {.n_online = 4, .n_allowed = 4, .n_cores = 4, .n_threads = 4};
+    hl_cpu_share(&cpu, 1);
+    assert_int_equal(hl_cpu_threads(&cpu, 0, why, sizeof why), 4);
+    hl_cpu_share(&cpu, 2);
+    assert_int_equal(hl_cpu_threads(&cpu, 0, why, sizeof why), 2);
+    assert_string_equal(why, "4 physical cores, shared by 2 ranks");
+    hl_cpu_share(&cpu, 8);
+    assert_int_equal(hl_cpu_threads(&cpu, 0, why, sizeof why), 1);
+    assert_true(hl_cpu_identity() == hl_cpu_identity());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_affinity, make_root, drop_root),
@@ -133,6 +148,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_quota_v1, make_root, drop_root),
         cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

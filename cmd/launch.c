@@ -1,0 +1,128 @@
+/* halley launch: starts the ranks of a run. What is its own stands before `train`; what stands
+ * behind is the ranks'. */
+#include "launch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "os/memory.h"
+
+static const char usage[] =
+    "halley launch -n RANKS [--key value ...] train [RUN.yaml] [--key value ...]: train with "
+    "several "
+    "ranks\n\n"
+    "  halley launch -n 2 train run.yaml                    two ranks on this machine\n"
+    "  halley launch -n 4 --wire threads train run.yaml     as threads of one process\n\n"
+    "'halley help ranks' tells more.\n\n";
+
+#define AT(field) .offset = offsetof(struct launch_options, field)
+static const struct hl_option rows[] = {
+    {.name = "nproc_per_node",
+     .kind = HL_OPT_I64,
+     AT(n),
+     .initial = "0",
+     .least = 1,
+     .most = HL_MAX_RANKS,
+     .unit = "ranks",
+     .section = "launch",
+     .aliases = "n np n_ranks",
+     .help = "ranks to start on this machine (-n)"},
+    {.name = "wire",
+     .kind = HL_OPT_STRING,
+     AT(wire),
+     .section = "launch",
+     .help = "what they exchange over ('halley help wires'); empty = pool"},
+    {.name = "timeout",
+     .kind = HL_OPT_I64,
+     AT(timeout),
+     .initial = "0",
+     .least = 0,
+     .most = 1e9,
+     .unit = "seconds",
+     .section = "launch",
+     .help = "how long a rank may be missing, or keep the others waiting; 0 = 300"},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static struct hl_option_set option_set(struct launch_options *o) {
+    return (struct hl_option_set){NULL, rows, N_ROWS, o};
+}
+
+/* Where the ranks' own words begin: behind the first `train`; n_args: nowhere. */
+static int find_command(int n_args, char **args) {
+    int i = 0;
+    while (i < n_args && strcmp(args[i], "train") != 0) i++;
+    return i;
+}
+
+/* The launcher's own flags; -n is --n. */
+static enum hl_status read_own(struct launch *l, int n, char **args, struct hl_diag *diag) {
+    struct hl_option_set set = option_set(&l->options);
+    static char short_n[] = "--n";
+    enum hl_status status = hl_config_new(l->mem, &set, 1, &l->config, diag);
+    if (status != HL_OK) return status;
+    char **own = hl_alloc(l->mem, (size_t)n + 1, sizeof *own);
+    const char **words = hl_alloc(l->mem, (size_t)n + 1, sizeof *words);
+    size_t n_words = 0;
+    for (int i = 0; own && i < n; i++) own[i] = !strcmp(args[i], "-n") ? short_n : args[i];
+    status = own && words ? hl_config_read_flags(l->config, n, own, words, &n_words, diag)
+                          : hl_fail_memory(diag, (unsigned)n * sizeof *own, "the command line");
+    if (status == HL_OK && n_words)
+        status =
+            hl_fail(diag, HL_E_USER, "'%s' is no command that ranks can run; 'train' is", words[0]);
+    hl_free(l->mem, own);
+    hl_free(l->mem, words);
+    return status;
+}
+
+/* What the ranks will read is read here first: a mistake is told once. wire, timeout and interface
+ * may stand on either side. */
+static enum hl_status read_run(struct launch *l, bool *print_only, struct hl_diag *diag) {
+    const struct launch_options *o = &l->options;
+    enum hl_status status = run_read_options(l->mem, NULL, l->n_args, l->args, &l->run,
+                                             &l->run_config, print_only, diag);
+    if (status != HL_OK) return status;
+    int64_t seconds = o->timeout ? o->timeout : l->run.ranks.timeout;
+    l->timeout_ns = (seconds ? seconds : HL_DEFAULT_TIMEOUT_S) * 1000000000;
+    l->wire = *o->wire ? o->wire : l->run.ranks.wire;
+    return HL_OK;
+}
+
+static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *print_only,
+                               struct hl_diag *diag) {
+    int n = find_command(n_args, args);
+    enum hl_status status = read_own(l, n, args, diag);
+    if (status != HL_OK) return status;
+    if (n == n_args)
+        return hl_fail(diag, HL_E_USER,
+                       "nothing to start; 'halley launch -n 2 train run.yaml' starts two ranks");
+    if (!l->options.n)
+        return hl_fail(diag, HL_E_USER,
+                       "how many ranks? 'halley launch -n 2 train ...' starts two");
+    l->n_args = n_args - n - 1;
+    l->args = args + n + 1;
+    return read_run(l, print_only, diag);
+}
+
+static enum hl_status start(struct launch *l, int *exit_out, struct hl_diag *diag) {
+    if (!strcmp(l->wire, "threads")) return launch_threads(l, exit_out, diag);
+    return hl_fail(diag, HL_E_USER, "wire: '%s' cannot be launched; threads can", l->wire);
+}
+
+int command_launch(int n_args, char **args) {
+    struct launch l = {.mem = hl_mem_os(), .log = command_log()};
+    struct hl_option_set set = option_set(&l.options);
+    struct hl_diag diag = {0};
+    int status_out = 0, n = find_command(n_args, args);
+    bool print_only = false;
+    if (command_wants_help(n, args)) return command_print_help(usage, &set, 1), 0;
+    if (n < n_args && command_wants_help(n_args - n, args + n))
+        return command_train(n_args - n - 1, args + n + 1);
+    enum hl_status status = read_all(&l, n_args, args, &print_only, &diag);
+    if (status == HL_OK && print_only) status = run_print_config(l.mem, l.run_config, &diag);
+    else if (status == HL_OK) status = start(&l, &status_out, &diag);
+    hl_config_free(l.run_config);
+    hl_config_free(l.config);
+    return status == HL_OK ? status_out : command_fail("launch", status, &diag);
+}

@@ -1,0 +1,62 @@
+#!/bin/bash
+# halley launch: several ranks of one run, how they end, and that nothing is left behind.
+set -u
+halley=$1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+# expect STATUS 'TEXT' command...: exit status, and TEXT somewhere in what it says
+expect() {
+    local status=$1 text=$2; shift 2
+    local said; said=$("$@" 2>&1); local got=$?
+    [ "$got" = "$status" ] || fail "status $got instead of $status: $* said: $said"
+    [[ $said == *"$text"* ]] || fail "no '$text' in what $* said: $said"
+}
+
+for i in $(seq 1 300); do echo "the cat number $((i * 37 % 101)) saw the dog number $((i * 53 % 89))"; done > story.txt
+small="--data story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2 --threads 1"
+
+# mistakes are told once, before a rank is started
+expect 2 'how many ranks' "$halley" launch train $small
+expect 2 'nothing to start' "$halley" launch -n 2
+expect 2 "'plan' is no command" "$halley" launch -n 2 plan
+expect 2 'allowed is from 1 to 64' "$halley" launch -n 65 train $small
+expect 2 'unknown option' "$halley" launch -n 2 --wire threads train $small --learnin_rate 3
+expect 0 'halley launch -n RANKS' "$halley" launch --help
+expect 0 'learning_rate' "$halley" launch -n 2 train --help
+expect 0 'max_steps: 3' "$halley" launch -n 2 train $small --max_steps 3 --print_config
+
+# threads: one run, rank 0 speaks
+expect 0 'step 6/6' "$halley" launch -n 2 --wire threads train $small --max_steps 6 --output_dir two
+[ -s two/checkpoint-6/manifest.json ] || fail "no checkpoint of two ranks"
+[ "$(grep -c '"step": 6' two/metrics.jsonl)" = 1 ] || fail "metrics of two ranks: $(cat two/metrics.jsonl)"
+grep -q '^strategy: "ddp"' two/run.yaml || fail "several ranks without --strategy: $(grep strategy two/run.yaml)"
+# the wire may stand behind train too; other strategies; the same bits
+expect 0 'step 6/6' "$halley" launch --nproc-per-node=2 train $small --wire threads --max_steps 6 --output_dir sharded --strategy zero1
+cmp two/checkpoint-6/model.safetensors sharded/checkpoint-6/model.safetensors || fail "ddp and zero1 differ"
+# one rank of a launcher is a run like any other
+expect 0 'step 6/6' "$halley" launch -n 1 --wire threads train $small --max_steps 6 --output_dir one
+expect 2 'holds a run already' "$halley" launch -n 2 --wire threads train $small --max_steps 6 --output_dir two
+expect 0 'going on from' "$halley" launch -n 3 --wire threads train $small --max_steps 8 --output_dir two --resume
+expect 3 'rank 1: step' "$halley" launch -n 2 --wire threads train $small --max_steps 200 --learning_rate 1e6 --max_grad_norm 0 --optim sgd --output_dir nan
+expect 2 "is for one rank, but there are 2" "$halley" launch -n 2 --wire threads train $small --strategy single --output_dir none
+
+# signals: all ranks finish the same step, one checkpoint is written
+for signal in INT TERM; do
+    env --default-signal=INT timeout 60 "$halley" launch -n 2 --wire threads train $small --max_steps 1000000 --output_dir "sig$signal" > log 2>&1 &
+    pid=$!
+    for i in $(seq 1 500); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
+    kill -s $signal "$(pgrep -P $pid)"
+    wait $pid; status=$?
+    want=130; [ $signal = TERM ] && want=143
+    [ $status = $want ] || fail "SIG$signal ended with $status: $(cat log)"
+    [ -s "sig$signal/latest" ] || fail "SIG$signal saved nothing: $(cat log)"
+done
+
+# ranks by variables: a wire that needs more than variables, halves of a pair
+expect 2 "is for the ranks of one process" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 "$halley" train $small --wire threads
+expect 2 'WORLD_SIZE is not' env RANK=0 "$halley" train $small
+expect 0 'step 2/2' env RANK=0 WORLD_SIZE=1 "$halley" train $small --max_steps 2 --output_dir alone
+exit $failed
