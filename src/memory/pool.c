@@ -58,13 +58,14 @@ struct hl_pool *hl_pool_new(struct hl_mem *mem, struct hl_diag *diag) {
 }
 
 enum hl_status hl_pool_too_long(const char *address, struct hl_diag *diag) {
-    return hl_fail(diag, HL_E_USER, "pool: the address '%.80s...' is too long", address);
+    return hl_fail(diag, HL_E_USER, "the pool's address '%.80s...' is too long", address);
 }
 
 static enum hl_status new_address(char out[HL_PATH_CAPACITY], struct hl_diag *diag) {
     uint64_t random;
     if (!hl_random_bytes(&random, sizeof random))
-        return hl_fail(diag, HL_E_IO, "pool: the system gives no random numbers: %m");
+        return hl_fail(diag, HL_E_IO,
+                       "the pool cannot have a name: the system gives no random numbers: %m");
     (void)snprintf(out, HL_PATH_CAPACITY, HL_POOL_PARENT "/" HL_POOL_PREFIX "%016llx",
                    (unsigned long long)random);
     return HL_OK;

@@ -35,8 +35,9 @@ struct hl_pool_spec {
     uint32_t n_devices;  /* of a new folder; 0: 1 */
     uint64_t device_bytes;
     enum hl_pool_mode mode;
-    bool kept;  /* stays when its maker ends; else the maker's end is the pool's */
-    bool force; /* format files that hold something, or a pool whose users cannot be seen */
+    bool read_back; /* nc-wb: rule 15 */
+    bool kept;      /* stays when its maker ends; else the maker's end is the pool's */
+    bool force;     /* format files that hold something, or a pool whose users cannot be seen */
 };
 
 /* A new pool, zeroed, without a job. Nothing is written unless all of it can be had.

@@ -28,7 +28,7 @@ enum hl_pool_mode {
 const char *hl_pool_mode_name(enum hl_pool_mode mode); /* "hc", "nc-wb", "nc-uc" */
 bool hl_pool_mode_find(const char *name, enum hl_pool_mode *out);
 
-enum { HL_POOL_MODE_BITS = 3, HL_POOL_KEPT = 4, HL_POOL_ONE_KERNEL = 8 };
+enum { HL_POOL_MODE_BITS = 3, HL_POOL_KEPT = 4, HL_POOL_ONE_KERNEL = 8, HL_POOL_READ_BACK = 16 };
 
 struct hl_pool_area {
     uint64_t offset, bytes;

@@ -93,7 +93,7 @@ static enum hl_status make_beds(const struct hl_pool *p, struct hl_diag *diag) {
     char path[HL_PATH_CAPACITY];
     struct hl_shared_room room;
     if (!hl_path_join(path, p->folder, "beds"))
-        return hl_fail(diag, HL_E_USER, "pool: the address '%.80s...' is too long", p->folder);
+        return hl_fail(diag, HL_E_USER, "the pool's address '%.80s...' is too long", p->folder);
     enum hl_status status = hl_shared_room(p->folder, &room, diag);
     (void)unlink(path);
     return status == HL_OK ? hl_shared_make(path, room.page_bytes, diag) : status;
@@ -143,7 +143,7 @@ enum hl_status hl_pool_map_beds(const struct hl_pool *p, struct hl_shared *out,
     *out = (struct hl_shared){0};
     if (!(p->head.flags & HL_POOL_ONE_KERNEL)) return HL_OK;
     if (!hl_path_join(path, p->folder, "beds"))
-        return hl_fail(diag, HL_E_USER, "pool: the address '%.80s...' is too long", p->folder);
+        return hl_fail(diag, HL_E_USER, "the pool's address '%.80s...' is too long", p->folder);
     return hl_shared_open(path, out, diag);
 }
 

@@ -28,7 +28,7 @@ static enum hl_status check_room(const char *parent, uint64_t needed, struct hl_
     hl_print_bytes(whole, sizeof whole, room.total_bytes);
     if (!sufficient(&room, needed))
         return hl_fail(diag, HL_E_IO,
-                       "pool: it needs %s in %s, where %s of %s are free: enlarge it (mount -o "
+                       "the pool needs %s in %s, where %s of %s are free: enlarge it (mount -o "
                        "remount,size=%lluM %s; a container: --shm-size=%lluM), or remove what "
                        "fills it ('halley pool free --stale')",
                        need, parent, have, whole,
@@ -39,7 +39,7 @@ static enum hl_status check_room(const char *parent, uint64_t needed, struct hl_
     hl_print_bytes(have, sizeof have, memory.available_bytes);
     if (memory.available_bytes && memory.available_bytes < needed)
         return hl_fail(diag, HL_E_IO,
-                       "pool: it needs %s of memory, and %s are available: use fewer ranks, lanes "
+                       "the pool needs %s of memory, and %s are available: use fewer ranks, lanes "
                        "or smaller parts",
                        need, have);
     return HL_OK;
@@ -181,11 +181,13 @@ static enum hl_status make(struct hl_pool *p, const struct hl_pool_spec *spec,
     uint32_t n = p->listed ? hl_pool_n_listed(p->address) : spec->n_devices ? spec->n_devices : 1;
     uint64_t bytes = spec->device_bytes;
     if (n > HL_POOL_DEVICES)
-        return hl_fail(diag, HL_E_USER, "pool: %u devices, and there can be %d", n,
+        return hl_fail(diag, HL_E_USER, "a pool of %u devices; there can be 1 to %d", n,
                        HL_POOL_DEVICES);
     hl_pool_head_begin(&p->head, n, bytes, spec->mode, spec->kept);
+    if (spec->read_back) p->head.flags |= HL_POOL_READ_BACK;
     if (!hl_random_bytes(p->head.uuid, sizeof p->head.uuid))
-        return hl_fail(diag, HL_E_IO, "pool: the system gives no random numbers: %m");
+        return hl_fail(diag, HL_E_IO,
+                       "the pool cannot have a name: the system gives no random numbers: %m");
     status = p->listed ? make_listed(p, spec, n, &bytes, diag) : make_files(p, spec, n, diag);
     if (status != HL_OK) return status;
     p->head.device_bytes = bytes;
@@ -201,7 +203,7 @@ enum hl_status hl_pool_make(struct hl_mem *mem, const struct hl_pool_spec *spec,
     if (spec->mode == HL_POOL_WRITE_BACK && p->flush == HL_FLUSH_NONE) {
         hl_free(mem, p);
         return hl_fail(diag, HL_E_UNSUPPORTED,
-                       "pool: this processor has no instruction that flushes a cache line, so the "
+                       "this processor has no instruction that flushes a cache line, so the "
                        "mode nc-wb is not possible");
     }
     enum hl_status status = make(p, spec, diag);

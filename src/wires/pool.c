@@ -50,15 +50,16 @@ struct hl_ring_shape hl_pool_wire_shape(const struct hl_pool_head *head) {
 static enum hl_status check_shape(int n_ranks, int n_lanes, size_t part_bytes,
                                   struct hl_diag *diag) {
     if (n_ranks < 1 || n_ranks > HL_MAX_RANKS)
-        return hl_fail(diag, HL_E_USER, "pool: %d ranks; there can be 1 to %d", n_ranks,
+        return hl_fail(diag, HL_E_USER, "a pool for %d ranks; there can be 1 to %d", n_ranks,
                        HL_MAX_RANKS);
     if (n_lanes < 1 || n_lanes > HL_MAX_LANES)
-        return hl_fail(diag, HL_E_USER, "pool: %d lanes; there can be 1 to %d", n_lanes,
+        return hl_fail(diag, HL_E_USER, "a pool with %d lanes; there can be 1 to %d", n_lanes,
                        HL_MAX_LANES);
     if (part_bytes < 64 || part_bytes % 64 || part_bytes > HL_POOL_STRIPE_BYTES)
-        return hl_fail(diag, HL_E_USER,
-                       "pool: parts of %zu bytes; they must be multiples of 64 and at most %d",
-                       part_bytes, HL_POOL_STRIPE_BYTES);
+        return hl_fail(
+            diag, HL_E_USER,
+            "a pool with parts of %zu bytes; they must be multiples of 64 and at most %d",
+            part_bytes, HL_POOL_STRIPE_BYTES);
     return HL_OK;
 }
 
@@ -81,7 +82,8 @@ static enum hl_status memory_init(struct pool_wire *w, const struct hl_pool *poo
                                         .cpu = &w->cpu.cpu,
                                         .head = head,
                                         .slots = layout.slots,
-                                        .part_bytes = w->shape.part_bytes};
+                                        .part_bytes = w->shape.part_bytes,
+                                        .read_back = head->flags & HL_POOL_READ_BACK};
     for (uint32_t d = 0; d < head->n_devices; d++) {
         w->memory.write[d] = pool->devices[d].write;
         w->memory.read[d] = pool->devices[d].read;
@@ -100,11 +102,12 @@ static enum hl_status make_new(struct hl_mem *mem, const struct hl_pool_wire_spe
     char address[HL_PATH_CAPACITY];
     uint64_t random;
     if (!hl_random_bytes(&random, sizeof random))
-        return hl_fail(diag, HL_E_IO, "pool: the system gives no random numbers: %m");
+        return hl_fail(diag, HL_E_IO,
+                       "the pool cannot have a name: the system gives no random numbers: %m");
     if (snprintf(address, sizeof address, "%s/" HL_POOL_PREFIX "%016llx",
                  spec->parent ? spec->parent : HL_POOL_PARENT,
                  (unsigned long long)random) >= HL_PATH_CAPACITY)
-        return hl_fail(diag, HL_E_USER, "pool: the folder '%.80s...' is too long", spec->parent);
+        return hl_fail(diag, HL_E_USER, "the pool's folder '%.80s...' is too long", spec->parent);
     hl_ring_lay_out(&shape, &layout);
     hl_pool_head_begin(&head, n, 0, spec->mode, false);
     const struct hl_pool_spec pool = {
@@ -208,7 +211,8 @@ static enum hl_status check_place(const struct hl_pool *pool, const struct hl_wi
                        pool->address, job->n_lanes, (unsigned long long)job->part_bytes,
                        place->n_lanes, place->part_bytes);
     if (place->rank < 0 || place->rank >= place->n_ranks)
-        return hl_fail(diag, HL_E_USER, "pool: rank %d of %d ranks", place->rank, place->n_ranks);
+        return hl_fail(diag, HL_E_USER, "the pool has no place for rank %d of %d ranks",
+                       place->rank, place->n_ranks);
     return HL_OK;
 }
 
@@ -238,7 +242,7 @@ static enum hl_status join(struct pool_wire *w, const struct hl_wire_place *plac
 static enum hl_status open_pool(struct hl_mem *mem, const struct hl_wire_place *place,
                                 struct hl_wire **out, struct hl_diag *diag) {
     if (!place->address)
-        return hl_fail(diag, HL_E_USER, "pool: which one? give its name, folder or devices");
+        return hl_fail(diag, HL_E_USER, "which pool? give its name, folder or devices");
     struct pool_wire *w = hl_alloc(mem, 1, sizeof *w);
     if (!w) return hl_fail_memory(diag, sizeof *w, "a pool wire");
     w->mem = mem;

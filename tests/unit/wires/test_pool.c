@@ -225,10 +225,10 @@ static void test_refusals(void **state) {
     refused(place, HL_E_USER, "parts of 256 bytes");
     place.part_bytes = 0;
     place.rank = 2;
-    refused(place, HL_E_USER, "rank 2 of 2");
+    refused(place, HL_E_USER, "rank 2 of 2 ranks");
     place.rank = 1;
     place.address = NULL;
-    refused(place, HL_E_USER, "which one?");
+    refused(place, HL_E_USER, "which pool?");
     place.address = "there-is-none";
     refused(place, HL_E_USER, "does not exist");
     place.timeout_ns = 30000000;
@@ -245,7 +245,7 @@ static void test_what_cannot_be_had(void **state) {
     spec.n_lanes = 16;
     spec.part_bytes = 2 << 20;
     assert_int_equal(hl_pool_wire_new(hl_mem_default(), &spec, &pool, &diag), HL_E_IO);
-    assert_non_null(strstr(diag.text, "it needs 514 GiB"));
+    assert_non_null(strstr(diag.text, "the pool needs 514 GiB"));
     assert_non_null(strstr(diag.text, "remount"));
     spec.part_bytes = 100;
     assert_int_equal(hl_pool_wire_new(hl_mem_default(), &spec, &pool, &diag), HL_E_USER);
