@@ -73,7 +73,8 @@ struct hl_strategy_env {
     struct hl_group *group; /* its collectives; NULL: one rank. Lane 0 is for small, waited-for
                                exchanges, which the loop makes too between steps */
     int rank, n_ranks;
-    int64_t accumulation; /* micro-batches of a step, as planned */
+    int64_t accumulation;       /* micro-batches of a step, as planned */
+    enum hl_dtype reduce_dtype; /* of gradients on the wire */
     uint64_t seed;
     double (*now)(void *clock); /* seconds; virtual in the simulator */
     void *clock;

@@ -38,15 +38,16 @@ struct hl_train_options {
     int64_t max_steps; /* -1: by num_train_epochs */
     double num_train_epochs;
     int64_t per_device_train_batch_size,
-        per_device_eval_batch_size; /* rows; the latter 0: as the former */
-    int64_t gradient_accumulation_steps;
-    double max_minutes; /* 0: no limit */
+        per_device_eval_batch_size;                         /* rows; the latter 0: as the former */
+    int64_t gradient_accumulation_steps, global_batch_size; /* the latter 0: as the others say */
+    double max_minutes;                                     /* 0: no limit */
     /* optimizer */
     char *optim, *strategy, *schedule;
     double learning_rate, min_lr_ratio, warmup_ratio, max_grad_norm;
     int64_t warmup_steps, lr_decay_steps;
     int lr_scheduler_type; /* enum hl_curve */
     /* numbers and memory */
+    int reduce_dtype; /* enum hl_dtype */
     bool bf16, gradient_checkpointing;
     char *gradient_checkpointing_layers; /* "", "0-5,7" */
     int64_t threads;                     /* 0: physical cores this process may use */

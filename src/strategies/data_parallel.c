@@ -39,7 +39,8 @@ struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sl
         4.0 * env->optimizer->n_slots / (sliced ? n : 1) + 4.0 / (cut_master ? n : 1);
     /* zero3 gathers a block for the forward and for the backward pass of each micro-batch */
     double gathers = sliced == HL_SLICED_WEIGHTS ? 2.0 * (double)env->accumulation : 1;
-    need.sent_bytes_per_parameter = others * (sliced ? 4 + weight * gathers : 8);
+    double grad = env->reduce_dtype == HL_BF16 ? 2 : 4;
+    need.sent_bytes_per_parameter = others * (sliced ? grad + weight * gathers : 2 * grad);
     return need;
 }
 
@@ -154,6 +155,7 @@ enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct 
         .data = hl_engine_data(s->env.engine, HL_BUFFER_GRAD, range),
         .n = range.n,
         .element_bytes = sizeof(float),
+        .wire = s->env.reduce_dtype,
         .one_stage = hl_all_reduce_one_stage(range.n, s->env.n_ranks)};
     hl_collective_start(s->env.group, &args, &s->reduces[block]);
     s->reducing[block] = true;

@@ -113,8 +113,20 @@ const struct hl_option hl_train_rows[] = {
         "save and stop after this time; 0 = no limit"),
     TEXT(optim, "optimizer", "adamw", "optimizer",
          "adamw, sgd, lion, muon ('halley help optimizers')"),
-    TEXT(strategy, "training", "single", NULL,
-         "how ranks work together ('halley help strategies')"),
+    I64(global_batch_size, "training", "0", 0, 1e12, "rows", "train_batch_size",
+        "rows of a step over all ranks, whatever their number; 0 = per_device_train_batch_size x "
+        "gradient_accumulation_steps x ranks"),
+    TEXT(strategy, "training", "auto", "distributed_strategy",
+         "how ranks work together ('halley help strategies'); auto = single, or ddp with several "
+         "ranks"),
+    {.name = "reduce_dtype",
+     .kind = HL_OPT_CHOICE,
+     T(reduce_dtype, "numbers"),
+     .initial = "f32",
+     .choices = "f32 bf16",
+     .aliases = "communication_data_type",
+     .help = "gradients between ranks: bf16 halves the bytes and rounds each rank's part; sums are "
+             "f32 either way"},
     TEXT(schedule, "training", "micro_major", NULL, "order of operations inside a step"),
     F64(learning_rate, "optimizer", "1e-3", 0, 1e6, NULL, "lr", "the maximum of the curve"),
     F64(min_lr_ratio, "optimizer", "0.1", 0, 1, NULL, "min_lr_rate",

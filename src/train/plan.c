@@ -8,6 +8,20 @@
 #include "optimizers/optimizers.h"
 #include "os/cpu.h"
 
+enum hl_status hl_plan_strategy(const struct hl_trainer_setup *setup,
+                                const struct hl_strategy **out, struct hl_diag *diag) {
+    const char *name = setup->options->strategy;
+    if (!strcmp(name, "auto")) name = hl_group_n_ranks(setup->group) > 1 ? "ddp" : "single";
+    return hl_strategy_find(name, out, diag);
+}
+
+int64_t hl_plan_accumulation(const struct hl_trainer_setup *setup) {
+    const struct hl_train_options *o = setup->options;
+    int64_t rows = o->per_device_train_batch_size * hl_group_n_ranks(setup->group);
+    if (o->global_batch_size == 0) return o->gradient_accumulation_steps;
+    return (o->global_batch_size - 1) / rows + 1;
+}
+
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
                                             const struct hl_strategy *strategy,
                                             const struct hl_strategy_env *env) {
@@ -94,7 +108,7 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
     const struct hl_kernels *kernels;
     const struct hl_strategy *strategy;
     enum hl_status status = hl_optimizer_find(setup->options->optim, &optimizer, diag);
-    if (status == HL_OK) status = hl_strategy_find(setup->options->strategy, &strategy, diag);
+    if (status == HL_OK) status = hl_plan_strategy(setup, &strategy, diag);
     if (status == HL_OK)
         status = hl_kernels_get(setup->options->bf16 ? HL_BF16 : HL_F32, &kernels, diag);
     if (status != HL_OK) return status;
@@ -104,8 +118,7 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
                                         .group = setup->group,
                                         .rank = hl_group_rank(setup->group),
                                         .n_ranks = hl_group_n_ranks(setup->group),
-                                        .accumulation =
-                                            setup->options->gradient_accumulation_steps};
+                                        .accumulation = hl_plan_accumulation(setup)};
     struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, strategy, &env);
     struct hl_engine_bytes engine = hl_engine_measure(&model->layout, &engine_shape);
     struct hl_model_run_shape run_shape = hl_plan_run_shape(setup, recompute);

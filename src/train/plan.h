@@ -8,6 +8,11 @@
 #include "model/run.h"
 #include "os/memory.h"
 
+/* --strategy, and what "auto" stands for. errors HL_E_USER */
+enum hl_status hl_plan_strategy(const struct hl_trainer_setup *setup,
+                                const struct hl_strategy **out, struct hl_diag *diag) HL_MUST_CHECK;
+/* Micro-batches of a full step. */
+int64_t hl_plan_accumulation(const struct hl_trainer_setup *setup);
 /* env: all that `cost` may ask for */
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
                                             const struct hl_strategy *strategy,

@@ -64,13 +64,16 @@ static enum hl_status outer_round(struct hl_trainer *t, struct hl_diag *diag) {
 
 /* ---- micro-batches ---- */
 
-/* Rows of a micro-batch: those of rank 0 first, then rank 1's, ... The last step of all may leave
- * ranks with fewer, or with none: then a row without targets keeps them in step. */
+/* Rows of a micro-batch: those of rank 0 first, then rank 1's, ... A last one that is not full is
+ * shared out evenly; a rank without a row takes one without targets, to stay in step. */
 static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
-    int64_t skip = micro * t->rank_rows + hl_group_rank(t->setup.group) * t->micro_rows;
-    int64_t n = s->n_rows - skip;
-    if (n > t->micro_rows) n = t->micro_rows;
+    int64_t skip = micro * t->rank_rows, all = s->n_rows - skip;
+    if (all > t->rank_rows) all = t->rank_rows;
+    struct hl_range own =
+        hl_slice(all, 1, hl_group_rank(t->setup.group), hl_group_n_ranks(t->setup.group));
+    int64_t n = own.n;
+    skip += own.offset;
     bool none = n <= 0;
     if (none) skip = 0, n = 1;
     hl_group_tell(t->setup.group, HL_PHASE_DATA, t->step + 1);

@@ -62,6 +62,7 @@ static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
     if (t->micro_rows > INT64_MAX / HL_MAX_RANKS ||
         __builtin_mul_overflow(t->rank_rows, o->gradient_accumulation_steps, &t->step_rows))
         return hl_fail(diag, HL_E_USER, "gradient_accumulation_steps: too many rows in a step");
+    if (o->global_batch_size > 0) t->step_rows = o->global_batch_size;
     t->total_rows = INT64_MAX;
     double total = ceil(o->num_train_epochs * (double)rows);
     if (o->max_steps < 0 && total > 4e18)
@@ -98,7 +99,7 @@ static enum hl_status find_plugins(struct hl_trainer *t, struct hl_diag *diag) {
     if (status == HL_OK) status = hl_optimizer_find(o->optim, &t->optimizer, diag);
     if (status == HL_OK && t->optimizer->check)
         status = t->optimizer->check(t->setup.optimizer_options, diag);
-    if (status == HL_OK) status = hl_strategy_find(o->strategy, &t->strategy, diag);
+    if (status == HL_OK) status = hl_plan_strategy(&t->setup, &t->strategy, diag);
     if (status == HL_OK) status = hl_schedule_find(o->schedule, &t->schedule, diag);
     return status;
 }
@@ -120,7 +121,8 @@ static struct hl_strategy_env environment(struct hl_trainer *t) {
                                     .group = t->setup.group,
                                     .rank = hl_group_rank(t->setup.group),
                                     .n_ranks = hl_group_n_ranks(t->setup.group),
-                                    .accumulation = t->setup.options->gradient_accumulation_steps,
+                                    .accumulation = hl_plan_accumulation(&t->setup),
+                                    .reduce_dtype = (enum hl_dtype)t->setup.options->reduce_dtype,
                                     .seed = t->setup.seed,
                                     .now = seconds_now};
 }
