@@ -18,9 +18,10 @@ build: configure
 	cmake --build --preset $(PRESET) --parallel $(JOBS)
 
 deps:
-	@tools/deps.sh
+	@tools/deps.sh $(deps_for)
 	@mkdir -p build
 
+test: deps_for = test
 test: build
 	ctest --preset $(PRESET) --parallel $(JOBS)
 

@@ -52,7 +52,7 @@ struct hl_peer {
     enum hl_phase phase;
     int64_t step, pid; /* pid 0: not known */
     char host[64];
-    char why[160]; /* FAILED: its own words; else empty */
+    char why[160]; /* FAILED: its own words; DEAD: what the wire knows, if anything; else empty */
 };
 
 struct hl_wire;

@@ -25,7 +25,7 @@ system() {
 missing() { grep -v " $1 " installed > rest; mv rest installed; }
 # deps STATUS TEXT WORD...: what it says, and its exit status
 deps() {
-    local status=$1 text=$2 said; shift 2
+    local status=$1 text=$2; shift 2
     said=$(PATH="$folder/bin" sh "$source/tools/deps.sh" "$@" 2>&1); local got=$?
     [ $got = "$status" ] || fail "status $got, not $status: $said"
     [[ $said == *"$text"* ]] && { [ -n "$text" ] || [ -z "$said" ]; } || fail "no '$text' in: $said"
@@ -33,7 +33,7 @@ deps() {
 
 system 0; deps 0 ''
 [ -s calls ] && fail "all is there, and yet: $(cat calls)"
-system 0; deps 2 'usage: tools/deps.sh [coverage|fuzz|tsan]' nonsense
+system 0; deps 2 'usage: tools/deps.sh [test|coverage|fuzz|tsan]' nonsense
 system 0; missing libyaml-dev; missing ninja-build
 deps 0 'installing: ninja-build libyaml-dev'
 grep -q '^apt-get install .* ninja-build libyaml-dev$' calls || fail "root installs: $(cat calls)"
@@ -53,6 +53,14 @@ system 0; missing libdnnl-dev; stub apt-cache 'exit 1'
 stub apt-get "echo apt-get \"\$@\" >> '$folder/calls'; case \"\$*\" in *dnnl*) exit 1 ;; esac"
 deps 0 'installing: libdnnl-dev'
 tail -n 1 calls | grep -q '^apt-get install .*libopenblas-dev$' || fail "no oneDNN: $(cat calls)"
+# what the suite may do without: asked for by name, and never a reason to fail
+system 0; deps 0 'installing for the tests of the mpi wire: libopenmpi-dev openmpi-bin libmpich-dev mpich' test
+grep -q '^apt-get install .* openmpi-bin libmpich-dev mpich$' calls || fail "optional: $(cat calls)"
+system 0; stub apt-get 'case "$*" in *mpich*) exit 1 ;; esac'; deps 0 'not installed: mpich; the tests that need it say SKIP' test
+[[ $said == *openmpi-bin\;* ]] && fail "openmpi-bin was to be had: $said"
+system 1000; deps 0 '' test
+system 0; export HALLEY_WITHOUT_MPI=1; deps 0 '' test; unset HALLEY_WITHOUT_MPI
+[ -s calls ] && fail "without MPI: $(cat calls)"
 # another system: what to install, by name
 system 0; rm bin/dpkg-query
 for tool in cc cmake ninja; do stub $tool ''; done

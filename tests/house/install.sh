@@ -15,6 +15,9 @@ version=$(pkg-config --modversion halley)
 [ "$("$prefix/bin/halley" --version)" = "halley $version" ] || { echo "FAIL: program and halley.pc differ in version"; exit 1; }
 libdir=$(cd "$(pkg-config --variable=libdir halley)" && pwd)
 case $libdir in "$prefix"/*) ;; *) echo "FAIL: halley.pc points to $libdir"; exit 1 ;; esac
+for module in "$build"/modules/*.so; do
+    [ ! -e "$module" ] || [ -e "$libdir/halley/$(basename "$module")" ] || { echo "FAIL: $module was not installed"; exit 1; }
+done
 
 cd "$prefix"
 for example in "$source"/examples/*.c; do
