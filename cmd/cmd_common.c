@@ -43,6 +43,13 @@ static const struct hl_option rank_rows[] = {
      .section = "ranks",
      .help =
          "what ranks exchange over ('halley help wires'); empty = what their launcher suggests"},
+    {.name = "wire_wrappers",
+     .kind = HL_OPT_STRING,
+     .offset = offsetof(struct rank_options, wire_wrappers),
+     .initial = "",
+     .section = "ranks",
+     .help = "what stands in front of the wire, such as count,throttle=100mbit,delay=2ms; empty = "
+             "nothing"},
     {.name = "timeout",
      .kind = HL_OPT_I64,
      .offset = offsetof(struct rank_options, timeout),

@@ -16,7 +16,7 @@ struct run_options {
         int64_t seed;
     } words;
     struct rank_options {
-        char *wire, *interface;
+        char *wire, *wire_wrappers, *interface;
         int64_t timeout;
     } ranks;
 };

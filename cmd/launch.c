@@ -7,13 +7,14 @@
 
 #include "command.h"
 #include "os/memory.h"
+#include "wires/wrappers.h"
 
 static const char usage[] =
     "halley launch -n RANKS [--key value ...] train [RUN.yaml] [--key value ...]: train with "
     "several "
     "ranks\n\n"
-    "  halley launch -n 2 train run.yaml                    two ranks on this machine\n"
-    "  halley launch -n 4 --wire threads train run.yaml     as threads of one process\n\n"
+    "  halley launch -n 2 train run.yaml                    two processes on this machine\n"
+    "  halley launch -n 4 --wire threads train run.yaml     threads of one process\n\n"
     "'halley help ranks' tells more.\n\n";
 
 #define AT(field) .offset = offsetof(struct launch_options, field)
@@ -42,6 +43,30 @@ static const struct hl_option rows[] = {
      .unit = "seconds",
      .section = "launch",
      .help = "how long a rank may be missing, or keep the others waiting; 0 = 300"},
+    {.name = "interface",
+     .kind = HL_OPT_STRING,
+     AT(interface),
+     .section = "launch",
+     .help = "network interface of the wire wan; empty = what the route to the others says"},
+    {.name = "pool",
+     .kind = HL_OPT_STRING,
+     AT(pool),
+     .section = "launch",
+     .help = "address of a memory pool that is there ('halley help pool'); empty = a new one"},
+    {.name = "log_dir",
+     .kind = HL_OPT_STRING,
+     AT(log_dir),
+     .section = "launch",
+     .help = "folder of rank-R.log, which get what the ranks say; empty = OUTPUT_DIR/logs"},
+    {.name = "max_restarts",
+     .kind = HL_OPT_I64,
+     AT(max_restarts),
+     .initial = "0",
+     .least = 0,
+     .most = 1e9,
+     .unit = "times",
+     .section = "launch",
+     .help = "after a failure, start all ranks again from the newest checkpoint"},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -85,8 +110,10 @@ static enum hl_status read_run(struct launch *l, bool *print_only, struct hl_dia
     if (status != HL_OK) return status;
     int64_t seconds = o->timeout ? o->timeout : l->run.ranks.timeout;
     l->timeout_ns = (seconds ? seconds : HL_DEFAULT_TIMEOUT_S) * 1000000000;
-    l->wire = *o->wire ? o->wire : l->run.ranks.wire;
-    return HL_OK;
+    l->wire = *o->wire ? o->wire : *l->run.ranks.wire ? l->run.ranks.wire : "pool";
+    l->interface = *o->interface ? o->interface : l->run.ranks.interface;
+    l->n_ranks = (int)o->n;
+    return hl_wire_wrap_check(l->run.ranks.wire_wrappers, diag);
 }
 
 static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *print_only,
@@ -106,8 +133,11 @@ static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *
 }
 
 static enum hl_status start(struct launch *l, int *exit_out, struct hl_diag *diag) {
-    if (!strcmp(l->wire, "threads")) return launch_threads(l, exit_out, diag);
-    return hl_fail(diag, HL_E_USER, "wire: '%s' cannot be launched; threads can", l->wire);
+    const struct hl_wire_plugin *plugin;
+    enum hl_status status = hl_wire_find(l->wire, &plugin, diag);
+    if (status == HL_OK) status = plugin->available(diag);
+    if (status != HL_OK) return status;
+    return plugin->processes ? launch_local(l, exit_out, diag) : launch_threads(l, exit_out, diag);
 }
 
 int command_launch(int n_args, char **args) {

@@ -6,6 +6,7 @@
 
 #include "os/cpu.h"
 #include "train/agree.h"
+#include "wires/wrappers.h"
 
 enum { LANES = 3, LARGEST_PART = 128 << 10, LEAST_PART = 4 << 10, SLOTS = 4 };
 static const int64_t MOST_BYTES = 256 << 20; /* of slots, where all ranks' lie in one memory */
@@ -15,11 +16,12 @@ static const int64_t MOST_BYTES = 256 << 20; /* of slots, where all ranks' lie i
 enum hl_status ranks_place(struct hl_mem *mem, const struct hl_cluster_place *given,
                            struct ranks *out, struct hl_diag *diag) {
     *out = (struct ranks){.mem = mem, .n_sharing = 1};
-    if (given) {
+    if (given) { /* threads cannot break one by one */
         out->place = *given;
         return HL_OK;
     }
     enum hl_status status = hl_cluster_from_environment(&out->place, diag);
+    if (status >= 0) status = rank_fault_read(&out->fault, diag);
     if (status < 0) return status;
     status = hl_board_from_environment(&out->board, &out->entry, diag);
     if (status == HL_OK) hl_board_tell(&out->board, out->entry, HL_PHASE_START, 0);
@@ -56,9 +58,10 @@ static void told(void *context, enum hl_phase phase, int64_t step) {
     struct ranks *r = context;
     r->step = step;
     if (r->board.n) hl_board_tell(&r->board, r->entry, (int)phase, step);
+    rank_fault_at(&r->fault, r->place.rank, phase, step);
 }
 
-static enum hl_status open_wire(struct ranks *r, struct hl_diag *diag) {
+static enum hl_status open_wire(struct ranks *r, const char *wrappers, struct hl_diag *diag) {
     const struct hl_cluster_place *p = &r->place;
     const struct hl_wire_plugin *plugin;
     enum hl_status status = hl_wire_find(p->wire, &plugin, diag);
@@ -73,10 +76,13 @@ static enum hl_status open_wire(struct ranks *r, struct hl_diag *diag) {
                                   .n_ranks = p->n_ranks,
                                   .address = *p->address ? p->address : NULL,
                                   .token = *p->token ? p->token : NULL,
+                                  .interface = *p->interface ? p->interface : NULL,
                                   .shared = p->shared,
                                   .timeout_ns = p->timeout_ns};
     ranks_shape(p->n_ranks, &place);
-    return plugin->open(r->mem, &place, &r->wire, diag);
+    status = plugin->open(r->mem, &place, &r->wire, diag);
+    const struct hl_wrap_world world = {.process = !p->shared};
+    return status == HL_OK ? hl_wire_wrap(r->mem, wrappers, &world, &r->wire, diag) : status;
 }
 
 /* Ranks that may run on the same processors share them. */
@@ -94,13 +100,15 @@ enum hl_status ranks_open(struct ranks *r, const struct rank_options *options,
                           struct hl_diag *diag) {
     const struct hl_kernels *kernels;
     enum hl_status status = settle(&r->place, options, diag);
+    if (status == HL_OK) status = hl_wire_wrap_check(options->wire_wrappers, diag);
     if (status == HL_OK) status = hl_kernels_get(HL_F32, &kernels, diag);
-    if (status == HL_OK && r->place.n_ranks > 1) status = open_wire(r, diag);
+    if (status == HL_OK && r->place.n_ranks > 1)
+        status = open_wire(r, options->wire_wrappers, diag);
     if (status == HL_OK)
         status = hl_group_new(r->mem, r->wire, kernels, r->place.timeout_ns, &r->group, diag);
     if (status != HL_OK) return status;
     hl_group_on_tell(r->group, told, r);
-    hl_group_tell(r->group, HL_PHASE_START, 0);
+    told(r, HL_PHASE_START, 0);
     return count_sharing(r, diag);
 }
 

@@ -8,6 +8,7 @@
 #include "halley/cluster.h"
 #include "halley/collective.h"
 #include "halley/wire.h"
+#include "rank_fault.h"
 
 struct ranks {
     struct hl_mem *mem;
@@ -18,6 +19,7 @@ struct ranks {
     int entry;
     int n_sharing; /* ranks that share this one's processors */
     int64_t step;  /* as told last */
+    struct rank_fault fault;
 };
 
 /* Who am I? given: by the launcher of threads; NULL: the environment says. */

@@ -51,6 +51,8 @@ void hl_signal_kill_self(void) {
     _exit(137);
 }
 
+void hl_signal_raise(int number) { (void)raise(number); }
+
 void hl_signal_avoid(void) {
     sigset_t set;
     (void)sigemptyset(&set);

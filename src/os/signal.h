@@ -17,13 +17,17 @@ enum {
     HL_SIGNAL_HUP = 1,
     HL_SIGNAL_INT = 2,
     HL_SIGNAL_KILL = 9,
-    HL_SIGNAL_TERM = 15
-}; /* POSIX's numbers; a program that stopped for one exits 128 + number */
+    HL_SIGNAL_SEGV = 11,
+    HL_SIGNAL_TERM = 15,
+    HL_SIGNAL_STOP = 19
+}; /* Linux's numbers; a program that stopped for one exits 128 + number */
 int hl_signal_pending(void);
 
 /* End this process as the kernel's own SIGKILL would: nothing runs any more. For tests of what
  * others do then. Does not return. */
 void hl_signal_kill_self(void);
+/* Send this process another one. */
+void hl_signal_raise(int number);
 
 /* The calling thread, and those it starts, take none of the watched signals: for threads that are
  * ranks, beside the main one. */

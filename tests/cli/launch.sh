@@ -55,8 +55,31 @@ for signal in INT TERM; do
     [ -s "sig$signal/latest" ] || fail "SIG$signal saved nothing: $(cat log)"
 done
 
+# processes over a pool: lines with a prefix, a log for each rank, the bits of threads, no pool afterwards
+expect 0 '[rank 0] step 6/6' "$halley" launch -n 2 train $small --max_steps 6 --output_dir pool
+cmp two/checkpoint-6/model.safetensors pool/checkpoint-6/model.safetensors || fail "threads and pool differ"
+grep -q '^step 6/6' pool/logs/rank-0.log || fail "rank 0's log: $(cat pool/logs/rank-0.log)"
+said=$("$halley" launch -n 2 --log_dir logs train $small --max_steps 6 --output_dir pool 2>&1); status=$?
+[ $status = 2 ] || fail "a used folder: status $status: $said"
+[ "$(grep -cE '^rank [01] pid [0-9]+$' <<< "$said")" = 2 ] || fail "no pids: $said"
+grep -qE '^\[rank 1\] halley train: rank 0 \(host .* gave up: output_dir: pool holds a run' <<< "$said" || fail "rank 1 does not say why: $said"
+grep -q 'first failure: rank 0 .* ended with status 2 .*pool holds a run already' <<< "$said" || fail "no first failure: $said"
+grep -q 'holds a run' logs/rank-0.log || fail "--log_dir: $(ls logs)"
+expect 0 'step 6/6' "$halley" launch -n 1 train $small --max_steps 6 --output_dir alone
+cmp one/checkpoint-6/model.safetensors alone/checkpoint-6/model.safetensors || fail "one rank over a pool differs"
+env --default-signal=INT timeout 60 "$halley" launch -n 2 train $small --max_steps 1000000 --output_dir poolsig > log 2>&1 &
+pid=$!
+for i in $(seq 1 500); do [ -s poolsig/metrics.jsonl ] && break; sleep 0.1; done
+kill -s INT "$(pgrep -P $pid)"
+wait $pid; status=$?
+[ $status = 130 ] && [ -s poolsig/latest ] || fail "SIGINT to the launcher: $status: $(cat log)"
+
+# a wire with something in front of it
+expect 0 'step 2/2' "$halley" launch -n 2 train $small --max_steps 2 --output_dir slow --wire_wrappers count,delay=1ms
+expect 2 "wrapper" "$halley" launch -n 2 train $small --wire_wrappers slowly --output_dir none
+
 # ranks by variables: a wire that needs more than variables, halves of a pair
 expect 2 "is for the ranks of one process" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 "$halley" train $small --wire threads
 expect 2 'WORLD_SIZE is not' env RANK=0 "$halley" train $small
-expect 0 'step 2/2' env RANK=0 WORLD_SIZE=1 "$halley" train $small --max_steps 2 --output_dir alone
+expect 0 'step 2/2' env RANK=0 WORLD_SIZE=1 "$halley" train $small --max_steps 2 --output_dir env
 exit $failed

@@ -1,0 +1,19 @@
+/* A rank that breaks at a place one can choose, for tests of what the others do then. */
+#ifndef HALLEY_CMD_RANK_FAULT_H
+#define HALLEY_CMD_RANK_FAULT_H
+
+#include "halley/wire.h"
+
+struct rank_fault {
+    int kind; /* 0: none */
+    int rank;
+    enum hl_phase phase;
+    int64_t step;
+};
+/* HALLEY_FAULT=KIND:RANK:PHASE:STEP, KIND one of kill, stop, segv, exit, hang.
+ * errors HL_E_USER: it is set and is none */
+enum hl_status rank_fault_read(struct rank_fault *out, struct hl_diag *diag) HL_MUST_CHECK;
+/* Breaks this process when it is its turn. */
+void rank_fault_at(const struct rank_fault *fault, int rank, enum hl_phase phase, int64_t step);
+
+#endif
