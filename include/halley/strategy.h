@@ -55,7 +55,7 @@ struct hl_strategy_need { /* what `cost` and `plan --memory` and the engine's al
     enum hl_sliced sliced;
     bool whole_gradient; /* though sliced says more: micro-batches are added up in full */
     double state_bytes_per_parameter; /* master and optimizer slots of this rank */
-    double sent_bytes_per_parameter;  /* to all peers, per period */
+    double sent_bytes_per_parameter;  /* by this rank to all peers, per period */
     int64_t period_steps;
 };
 
@@ -94,6 +94,7 @@ struct hl_bf16 *hl_engine_copy(struct hl_engine *engine, struct hl_range range);
 bool hl_engine_grad_room(struct hl_engine *engine, int block);
 void hl_engine_grad_close(struct hl_engine *engine, int block);
 
+enum { HL_LAYER_WINDOWS = 3 }; /* that layers share: in use, the next, the one before */
 /* Sliced weights: compute reads a block in a window, which other blocks may take over later.
  * open: the window of the block, taken from the one used longest ago when it has none; *fresh_out:
  * its content is not there yet, but this rank's slice is in its place. NULL: all are held.

@@ -6,8 +6,8 @@
 
 enum {
     N_BUFFERS = HL_BUFFER_SLOT1 + 1,
-    LAYER_GRADS = 2,   /* windows that layers share: one is made while one is reduced */
-    LAYER_WEIGHTS = 3, /* the one in use, the next that is on its way, the one before */
+    LAYER_GRADS = 2, /* windows that layers share: one is made while one is reduced */
+    LAYER_WEIGHTS = HL_LAYER_WINDOWS,
 };
 
 /* A block in full where ranks keep slices. The first and the last block have windows of their own:

@@ -25,10 +25,63 @@ static bool has_grad_windows(const struct hl_strategy_env *env, enum hl_sliced s
     return sliced >= HL_SLICED_GRADIENTS && env->n_ranks > 1 && env->accumulation == 1;
 }
 
-struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sliced sliced) {
-    double n = env->n_ranks, others = (n - 1) / n;
+/* ---- what is exchanged, and what that costs ---- */
+
+static struct hl_collective_args reduce_of(const struct hl_strategy_env *env, bool sliced,
+                                           int block) {
+    int64_t n = env->layout->blocks[block].n;
+    return (struct hl_collective_args){.kind = sliced ? HL_REDUCE_SCATTER : HL_ALL_REDUCE,
+                                       .n = n,
+                                       .element_bytes = sizeof(float),
+                                       .wire = env->reduce_dtype,
+                                       .one_stage = hl_all_reduce_one_stage(n, env->n_ranks)};
+}
+
+/* Of what compute reads. */
+static struct hl_collective_args gather_of(const struct hl_strategy_env *env, int block) {
     bool bf16 = env->kernels && env->kernels->dtype == HL_BF16;
-    double weight = bf16 ? 2 : 4;
+    return (struct hl_collective_args){.kind = HL_ALL_GATHER,
+                                       .n = env->layout->blocks[block].n,
+                                       .element_bytes =
+                                           bf16 ? sizeof(struct hl_bf16) : sizeof(float)};
+}
+
+/* Squares of a rank's slices and its tokens, from every rank. */
+static struct hl_collective_args share_of(const struct hl_strategy_env *env) {
+    int64_t each = env->layout->n_blocks + 1;
+    return (struct hl_collective_args){.kind = HL_ALL_GATHER,
+                                       .n = each * env->n_ranks,
+                                       .element_bytes = sizeof(double),
+                                       .unit = each};
+}
+
+/* How often a step gathers a block. With weights in slices: once, and again when the windows of
+ * layers were needed by others in between. The forward pass leaves the last layers there for the
+ * backward pass, and that the first ones for the next micro-batch. */
+static int64_t gathers_of(const struct hl_strategy_env *env, enum hl_sliced sliced, int block) {
+    int last_layer = env->layout->n_blocks - 2;
+    bool layer = block > 0 && block <= last_layer;
+    if (!sliced) return 0;
+    if (sliced < HL_SLICED_WEIGHTS || !layer) return 1;
+    return 1 + (block <= last_layer - HL_LAYER_WINDOWS) * env->accumulation +
+           (block > HL_LAYER_WINDOWS) * (env->accumulation - 1);
+}
+
+static double sent_bytes(const struct hl_strategy_env *env, enum hl_sliced sliced) {
+    struct hl_collective_args share = share_of(env);
+    double bytes = (double)hl_collective_cost(&share, env->rank, env->n_ranks).bytes_out;
+    for (int b = 0; b < env->layout->n_blocks; b++) {
+        struct hl_collective_args reduce = reduce_of(env, sliced, b), gather = gather_of(env, b);
+        bytes += (double)hl_collective_cost(&reduce, env->rank, env->n_ranks).bytes_out;
+        bytes += (double)gathers_of(env, sliced, b) *
+                 (double)hl_collective_cost(&gather, env->rank, env->n_ranks).bytes_out;
+    }
+    return bytes;
+}
+
+struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sliced sliced) {
+    double n = env->n_ranks;
+    bool bf16 = env->kernels && env->kernels->dtype == HL_BF16;
     struct hl_strategy_need need = {.param_versions = 1,
                                     .grad_buffers = 1,
                                     .sliced = sliced,
@@ -37,12 +90,11 @@ struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sl
     bool cut_master = sliced && (bf16 || sliced == HL_SLICED_WEIGHTS);
     need.state_bytes_per_parameter =
         4.0 * env->optimizer->n_slots / (sliced ? n : 1) + 4.0 / (cut_master ? n : 1);
-    /* zero3 gathers a block for the forward and for the backward pass of each micro-batch */
-    double gathers = sliced == HL_SLICED_WEIGHTS ? 2.0 * (double)env->accumulation : 1;
-    double grad = env->reduce_dtype == HL_BF16 ? 2 : 4;
-    need.sent_bytes_per_parameter = others * (sliced ? grad + weight * gathers : 2 * grad);
+    need.sent_bytes_per_parameter = sent_bytes(env, sliced) / (double)env->layout->n_parameters;
     return need;
 }
+
+/* ---- life ---- */
 
 void hl_dp_fini(void *state) {
     struct hl_dp *s = state;
@@ -100,13 +152,9 @@ enum hl_status hl_dp_poll(void *state, struct hl_diag *diag) {
 
 /* All slices of what compute reads of a block, into data. */
 static void start_gather(struct hl_dp *s, int block, void *data) {
-    bool bf16 = s->env.kernels->dtype == HL_BF16;
-    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
-                                            .lane = lane(s, LANE_GATHER),
-                                            .data = data,
-                                            .n = s->env.layout->blocks[block].n,
-                                            .element_bytes =
-                                                bf16 ? sizeof(struct hl_bf16) : sizeof(float)};
+    struct hl_collective_args args = gather_of(&s->env, block);
+    args.lane = lane(s, LANE_GATHER);
+    args.data = data;
     hl_collective_start(s->env.group, &args, &s->gathers[block]);
 }
 
@@ -149,14 +197,9 @@ enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct 
     struct hl_dp *s = state;
     struct hl_range range = s->env.layout->blocks[block];
     if (!last_micro) return HL_OK;
-    const struct hl_collective_args args = {
-        .kind = s->sliced ? HL_REDUCE_SCATTER : HL_ALL_REDUCE,
-        .lane = lane(s, LANE_REDUCE),
-        .data = hl_engine_data(s->env.engine, HL_BUFFER_GRAD, range),
-        .n = range.n,
-        .element_bytes = sizeof(float),
-        .wire = s->env.reduce_dtype,
-        .one_stage = hl_all_reduce_one_stage(range.n, s->env.n_ranks)};
+    struct hl_collective_args args = reduce_of(&s->env, s->sliced, block);
+    args.lane = lane(s, LANE_REDUCE);
+    args.data = hl_engine_data(s->env.engine, HL_BUFFER_GRAD, range);
     hl_collective_start(s->env.group, &args, &s->reduces[block]);
     s->reducing[block] = true;
     enum hl_status status = hl_dp_poll(state, diag);
@@ -181,12 +224,9 @@ static void start_share(struct hl_dp *s, int64_t n_supervised) {
                                              hl_engine_data(s->env.engine, HL_BUFFER_GRAD, slice));
     }
     own[n] = (double)n_supervised;
-    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
-                                            .data = s->shared,
-                                            .n = (int64_t)(n + 1) * s->env.n_ranks,
-                                            .element_bytes = sizeof(double),
-                                            .lane = LANE_SMALL,
-                                            .unit = n + 1};
+    struct hl_collective_args args = share_of(&s->env);
+    args.lane = LANE_SMALL;
+    args.data = s->shared;
     hl_collective_start(s->env.group, &args, &s->share);
 }
 
