@@ -51,6 +51,8 @@ struct hl_peer {
     enum hl_peer_state state;
     enum hl_phase phase;
     int64_t step, pid; /* pid 0: not known */
+    bool waits;        /* for a long time already, for rank waits_for */
+    int waits_for;
     char host[64];
     char why[160]; /* FAILED: its own words; DEAD: what the wire knows, if anything; else empty */
 };
@@ -70,7 +72,7 @@ struct hl_wire_ops {
     /* Sleep until a part or an acknowledgement came since the last wait returned, or a peer
      * changed, or timeout_ns passed; always HL_OK then. It may return early for no reason. */
     enum hl_status (*wait)(struct hl_wire *wire, int64_t timeout_ns);
-    /* What this rank does now, and how far it is. */
+    /* What this rank does now, how far it is, and wire->waits. */
     void (*tell)(struct hl_wire *wire, enum hl_phase phase, int64_t step);
     void (*peer)(struct hl_wire *wire, int rank, struct hl_peer *out);
     /* This rank cannot go on: peers get HL_E_PEER with `why`. */
@@ -85,6 +87,8 @@ struct hl_wire {
     int rank, n_ranks, n_lanes;
     size_t part_bytes; /* multiple of 64; equal on all ranks */
     int failed_rank;   /* after HL_E_PEER: who failed; else -1 */
+    bool waits;        /* set by whoever uses the wire, then told: for rank waits_for */
+    int waits_for;
     bool slow; /* bytes travel while nobody copies them: worth a thread that keeps them going */
 };
 

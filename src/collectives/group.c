@@ -154,14 +154,16 @@ static const char *kind_name(enum hl_collective_kind kind) {
 static enum hl_status explain(struct hl_group *g, enum hl_status status,
                               const struct hl_collective *op, int rank, struct hl_diag *diag) {
     struct hl_peer p = {0};
-    char who[200];
+    char who[240], waits[40] = "";
     if (rank < 0)
         return hl_fail(diag, status, "rank %d waited %lld s for others to take its part of a %s",
                        g->rank, (long long)(g->timeout_ns / 1000000000), kind_name(op->args.kind));
     g->wire->ops->peer(g->wire, rank, &p);
-    (void)snprintf(who, sizeof who, "rank %d (host %s, pid %lld; last seen: %s of step %lld)", rank,
-                   *p.host ? p.host : "not known", (long long)p.pid, hl_phase_name(p.phase),
-                   (long long)p.step);
+    if (p.waits && status == HL_E_TIMEOUT)
+        (void)snprintf(waits, sizeof waits, "itself waiting for rank %d; ", p.waits_for);
+    (void)snprintf(who, sizeof who, "rank %d (%shost %s, pid %lld; last seen: %s of step %lld)",
+                   rank, waits, *p.host ? p.host : "not known", (long long)p.pid,
+                   hl_phase_name(p.phase), (long long)p.step);
     if (status == HL_E_TIMEOUT)
         return hl_fail(
             diag, status,
@@ -185,6 +187,22 @@ static struct hl_stream sum_stream(const struct hl_group *g, const struct hl_col
     return (struct hl_stream){op->args.lane, from, op->args.one_stage ? HL_EVERYONE : g->rank};
 }
 
+/* Who does not take our parts: the only one that waits for nobody, or is further behind; -1: they
+ * all look alike. */
+static int furthest_behind(struct hl_group *g) {
+    int64_t least = INT64_MAX;
+    int rank = -1;
+    for (int p = 0; p < g->n_ranks; p++) {
+        struct hl_peer peer;
+        if (p == g->rank) continue;
+        g->wire->ops->peer(g->wire, p, &peer);
+        int64_t at = peer.waits ? INT64_MAX : peer.step * (HL_PHASE_SHUTDOWN + 1) + peer.phase;
+        if (at == least) rank = -1;
+        if (at < least) least = at, rank = p;
+    }
+    return rank;
+}
+
 /* The rank that holds the operation up: of those whose parts we lack, the one that sent least,
  * since the others may wait for it too. */
 static int awaited(struct hl_group *g, const struct hl_collective *op) {
@@ -200,7 +218,8 @@ static int awaited(struct hl_group *g, const struct hl_collective *op) {
             least = &op->in[i];
     for (int i = 0; i < op->n_out && !least; i++)
         if (op->out[i].done < op->out[i].n) least = &op->out[i];
-    return least ? least->peer : -1;
+    if (least && least->peer != HL_EVERYONE) return least->peer;
+    return furthest_behind(g);
 }
 
 /* ---- progress ---- */
@@ -375,6 +394,16 @@ static void give_up(struct hl_group *g, enum hl_status status, const struct hl_c
         }
 }
 
+/* So that who waits for us can say for whom we wait. rank -1: for nobody. */
+static void tell_waiting(struct hl_group *g, int rank) {
+    bool waits = rank >= 0;
+    struct hl_wire *wire = g->wire;
+    if (waits == wire->waits && (!waits || rank == wire->waits_for)) return;
+    wire->waits = waits;
+    wire->waits_for = rank;
+    wire->ops->tell(wire, g->phase, g->step);
+}
+
 /* False when nothing moved. *oldest_out: what is still in flight on the first lane that has
  * something; NULL: nothing is. */
 static bool advance_all(struct hl_group *g, struct hl_collective **oldest_out) {
@@ -385,13 +414,14 @@ static bool advance_all(struct hl_group *g, struct hl_collective **oldest_out) {
         if (status < 0) give_up(g, status, g->lanes[l].first);
         else if (status == HL_PENDING && !*oldest_out) *oldest_out = g->lanes[l].first;
     }
-    if (moved) g->idle_ns = 0;
+    if (moved) g->idle_ns = 0, tell_waiting(g, -1);
     return moved;
 }
 
 static enum hl_status poll(struct hl_group *g, struct hl_diag *diag) {
     struct hl_collective *oldest = NULL;
     (void)advance_all(g, &oldest);
+    if (oldest && g->idle_ns > g->timeout_ns / 2) tell_waiting(g, awaited(g, oldest));
     if (oldest && g->broke.status == HL_OK && g->idle_ns > g->timeout_ns)
         give_up(g, HL_E_TIMEOUT, oldest);
     if (g->broke.status != HL_OK && diag) *diag = g->broke;

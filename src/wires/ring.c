@@ -352,6 +352,7 @@ static void write_state(struct ring *r, enum hl_peer_state state, enum hl_phase 
     line.rest[1] = (uint64_t)phase;
     line.rest[2] = (uint64_t)step;
     line.rest[3] = (uint64_t)getpid();
+    line.rest[4] = r->wire.waits ? (uint64_t)r->wire.waits_for + 1 : 0;
     ring_line(r, peer_offset(r->wire.rank, STATE), line);
 }
 
@@ -392,6 +393,8 @@ static void peer(struct hl_wire *wire, int rank, struct hl_peer *out) {
         out->phase = (enum hl_phase)state.rest[1];
         out->step = (int64_t)state.rest[2];
         out->pid = (int64_t)state.rest[3];
+        out->waits = state.rest[4] != 0;
+        out->waits_for = (int)state.rest[4] - 1;
         read_text(r, rank, HOST, out->host, sizeof(uint64_t) * 6 + 1);
         if (out->state == HL_PEER_FAILED)
             read_text(r, rank, WHY, out->why, 3 * sizeof state.rest + 1);

@@ -63,6 +63,8 @@ enum hl_status hl_wrap_wait(struct hl_wire *wire, int64_t timeout_ns) {
 }
 void hl_wrap_tell(struct hl_wire *wire, enum hl_phase phase, int64_t step) {
     struct hl_wrap *w = hl_wrap_of(wire);
+    w->inner->waits = wire->waits;
+    w->inner->waits_for = wire->waits_for;
     w->inner->ops->tell(w->inner, phase, step);
 }
 void hl_wrap_peer(struct hl_wire *wire, int rank, struct hl_peer *out) {

@@ -62,6 +62,8 @@ static void one_fails(struct rank_context *r) {
     const void *data;
     size_t bytes;
     struct hl_peer p;
+    r->wire->waits = r->rank == 1;
+    r->wire->waits_for = 2;
     r->wire->ops->tell(r->wire, HL_PHASE_BACKWARD, 17);
     if (r->rank == 1) {
         r->wire->ops->give_up(r->wire,
@@ -77,6 +79,7 @@ static void one_fails(struct rank_context *r) {
     ranks_check(r, p.state == HL_PEER_FAILED && p.phase == HL_PHASE_BACKWARD && p.step == 17);
     ranks_check(r, strstr(p.why, "disk is full") && strstr(p.why, "on purpose"));
     ranks_check(r, p.pid > 0 && *p.host);
+    ranks_check(r, p.waits && p.waits_for == 2);
 }
 
 static void test_a_failure_reaches_all(void **state) {

@@ -127,8 +127,11 @@ static void test_calls_are_handed_on(void **state) {
         struct hl_wire *w = wrapped(&spy, lists[i], 1);
         assert_int_equal(w->n_ranks, 3);
         assert_int_equal(w->n_lanes, LANES);
+        w->waits = true;
+        w->waits_for = 2;
         w->ops->tell(w, HL_PHASE_BACKWARD, 40);
         assert_int_equal(spy.told_step, 43);
+        assert_true(spy.wire.waits && spy.wire.waits_for == 2);
         w->ops->peer(w, 2, &p);
         assert_int_equal(p.pid, 1002);
         assert_int_equal(w->ops->wait(w, 12345), HL_OK);
