@@ -5,7 +5,7 @@
 
 #include "kernels/threads.h"
 #include "support/ranks.h"
-#include "train/state.h"
+#include "support/whole_state.h"
 
 enum { RANKS_LANES = 3, RANKS_PART = 4096, RANKS_STEPS = 16 };
 
@@ -30,24 +30,12 @@ static inline uint64_t ranks_hash(const void *data, size_t n) {
 static inline void ranks_collect(struct rank_context *r, struct ranks_job *job,
                                  struct hl_trainer *t) {
     struct hl_diag diag = {0};
-    struct hl_state_source s;
-    int64_t P = t->model->layout.n_parameters;
-    ranks_check(r, hl_state_source_open(t, &s, &diag) == HL_OK);
     if (r->rank == 0) {
-        job->n_state = P * (1 + t->optimizer->n_slots);
+        job->n_state = whole_state_size(t);
         job->state = realloc(job->state, (size_t)job->n_state * sizeof *job->state);
-        for (int a = -1; a < t->optimizer->n_slots; a++)
-            for (int64_t at = 0, got = 0; at < P; at += got) {
-                const float *data = NULL;
-                if (hl_state_fetch(&s, a, at, P - at, &data, &got, &diag) != HL_OK) {
-                    ranks_fail(r, "%s", diag.text);
-                    break;
-                }
-                memcpy(job->state + (a + 1) * P + at, data, (size_t)got * sizeof *data);
-            }
     }
-    ranks_check(r, hl_state_source_finish(&s, &diag) == HL_OK);
-    hl_state_source_close(&s);
+    if (whole_state(t, r->rank == 0 ? job->state : NULL, &diag) != HL_OK)
+        ranks_fail(r, "%s", diag.text);
 }
 
 static inline void ranks_train(struct rank_context *r) {
