@@ -10,6 +10,7 @@ BENCH_TEXT      a text file for `loader`          BENCH_PIP      more arguments 
 LLMC_TREE       a checkout of llm.c: `llmc` is measured too
 PRESET          the build that is measured (release)"""
 import json
+import math
 import os
 import shutil
 import statistics
@@ -352,8 +353,75 @@ def llmc():
     write("llmc", 1024 / a, "tok/s", "llm.c train_gpt2.c, gcc", 1024 / b, [q / p for p, q in pairs], 6)
 
 
+# ---- several ranks ----
+
+SIZES = [4096, 65536, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20]
+# Open MPI's all-reduce: as it chooses itself, and by force: recursive doubling, ring, segmented ring, Rabenseifner.
+ALGORITHMS = {"default": None, "recursive doubling": 3, "ring": 4, "segmented ring": 5, "Rabenseifner": 6}
+
+
+def mpi_workers(ranks):
+    """One job of the peer for each algorithm; those that wait for a question sleep."""
+    program = os.path.join(OUT, "mpi_collectives")
+    for tool in ("mpicc.openmpi", "mpirun.openmpi"):
+        if not shutil.which(tool):
+            raise Failed(f"{tool} is missing: apt install libopenmpi-dev openmpi-bin")
+    source = os.path.join("bench", "peers", "mpi_collectives.c")
+    done = subprocess.run(["mpicc.openmpi", "-O3", "-march=native", source, "-o", program], capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(done.stderr)
+    workers = {}
+    for name, number in ALGORITHMS.items():
+        forced = [] if number is None else ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca",
+                                            "coll_tuned_allreduce_algorithm", str(number)]
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        workers[name] = Worker(["mpirun.openmpi", *root, "--oversubscribe", "--bind-to", "none", *forced, "-n", str(ranks), program])
+    return workers
+
+
+def collective(kind, size, ranks, mine, peers, gloo, table):
+    question = f"{kind} {size}"
+    times = {name: worker.ask(question) for name, worker in peers.items() if kind == "all-reduce" or name == "default"}
+    best = min(times, key=times.get)
+    mine.ask(question)
+    pairs = in_turn(lambda: mine.ask(question), lambda: peers[best].ask(question))
+    a, b = (statistics.median(x) for x in zip(*pairs))
+    ratio = statistics.median(q / p for p, q in pairs)
+    slow = gloo.ask(question) if gloo and kind == "all-reduce" else None
+    table.append({"kind": kind, "ranks": ranks, "bytes": size, "seconds": a, "mpi_seconds": b, "mpi_algorithm": best, "ratio": ratio,
+                  "gloo_seconds": slow})
+    say(f"  {kind:14} {ranks} ranks {size >> 10:7} KiB  {a * 1e6:9.0f} us; Open MPI ({best}) {b * 1e6:9.0f} us: {ratio:5.2f}x"
+        + (f"; gloo {slow * 1e6:9.0f} us: {slow / a:5.2f}x" if slow else ""))
+    return pairs
+
+
+def collectives():
+    """All-reduce, reduce-scatter and all-gather over the pool, beside Open MPI's best and gloo. BENCH_GLOO=0 leaves gloo out."""
+    table, logs, sums, about = [], [], [0.0, 0.0], ""
+    for ranks in (2, 4):
+        peers = mpi_workers(ranks)
+        gloo = None
+        if os.environ.get("BENCH_GLOO", "1") != "0":
+            install("torch", "torch==2.13.0")
+            gloo = Worker([PYTHON, "-W", "ignore", os.path.join("bench", "peers", "gloo_collectives.py"), str(ranks)])
+        with Worker([os.path.join(BUILD, "bench", "bench_collectives"), str(ranks)], {"OMP_NUM_THREADS": "1"}) as mine:
+            about = peers["default"].about
+            for kind in ("all-reduce", "reduce-scatter", "all-gather"):
+                for size in SIZES:
+                    pairs = collective(kind, size, ranks, mine, peers, gloo, table)
+                    if kind == "all-reduce" and size >= 1 << 20:
+                        logs.append([math.log(q / p) for p, q in pairs])
+                        sums[0] += statistics.median(p for p, _ in pairs)
+                        sums[1] += statistics.median(q for _, q in pairs)
+        for worker in [*peers.values(), *([gloo] if gloo else [])]:
+            worker.close()
+    # one ratio for each round of pairs: the geometric mean over sizes and ranks
+    ratios = [math.exp(statistics.mean(log[i] for log in logs)) for i in range(PAIRS)]
+    write("collectives", sums[0], "s for all sizes", f"{about}, its best algorithm for each", sums[1], ratios, 1.8, table=table)
+
+
 BENCHES = {"step-f32": step_f32, "step-bf16": step_bf16, "attention": attention, "adamw": adamw, "head": head, "memory": memory,
-           "start": start, "loader": loader, "llmc": llmc}
+           "start": start, "loader": loader, "llmc": llmc, "collectives": collectives}
 
 
 def main():
