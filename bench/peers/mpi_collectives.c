@@ -1,8 +1,7 @@
 /* Peer: collectives of an MPI library between processes of this machine. Answers the questions of
- * bench_collectives on rank 0 ("KIND BYTES"). Ranks that wait for a question sleep, so that they do not
- * disturb whoever is measured in between.
- * build: mpicc -O3 -march=native mpi_collectives.c -o mpi_collectives
- * usage: mpirun -n N ./mpi_collectives */
+ * bench_collectives on rank 0 ("KIND BYTES"). Ranks that wait for a question sleep, so that they do
+ * not disturb whoever is measured in between. build: mpicc -O3 -march=native mpi_collectives.c -o
+ * mpi_collectives usage: mpirun -n N ./mpi_collectives */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +66,8 @@ int main(int argc, char **argv) {
         long question[2] = {-1, 0};
         char line[64], word[32];
         fflush(stdout);
-        if (rank == 0 && fgets(line, sizeof line, stdin) && sscanf(line, "%31s %ld", word, &question[1]) == 2)
+        if (rank == 0 && fgets(line, sizeof line, stdin) &&
+            sscanf(line, "%31s %ld", word, &question[1]) == 2)
             for (int k = 0; k < N_KINDS; k++)
                 if (!strcmp(word, names[k])) question[0] = k;
         MPI_Request request;
