@@ -3,7 +3,7 @@
 # usage: tools/deps.sh [test|coverage|fuzz|tsan]
 set -eu
 
-packages="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev libxxhash-dev libcmocka-dev bible-kjv"
+packages="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev libxxhash-dev libzmq3-dev libcmocka-dev bible-kjv"
 # What the suite uses when it is there: without it the tests of the mpi wire say SKIP. HALLEY_WITHOUT_MPI=1 leaves it out.
 optional=
 case "${1:-}" in
@@ -19,13 +19,13 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
     for tool in cc cmake ninja pkg-config; do
         command -v $tool >/dev/null 2>&1 || missing="${missing:-} $tool"
     done
-    for library in yaml-0.1 jansson libpcre2-8 libxxhash cmocka; do
+    for library in yaml-0.1 jansson libpcre2-8 libxxhash libzmq cmocka; do
         pkg-config --exists $library 2>/dev/null || missing="${missing:-} $library"
     done
     [ -z "${missing:-}" ] && exit 0
     echo "halley needs these, and this system has no apt. Please install:" >&2
     echo "  missing: $missing" >&2
-    echo "  all: a C compiler with OpenMP, cmake 3.20, ninja, pkg-config, libyaml, jansson, pcre2, xxhash, cmocka," >&2
+    echo "  all: a C compiler with OpenMP, cmake 3.20, ninja, pkg-config, libyaml, jansson, pcre2, xxhash, zeromq, cmocka," >&2
     echo "       and for matrix products oneDNN 2.6 or newer, or OpenBLAS" >&2
     exit 1
 fi
