@@ -9,7 +9,7 @@ build_dir = build/$(PRESET)
 # A caller's ccache is used when there is one; CI turns warnings into errors.
 cmake_options = $(if $(CI),-DHALLEY_WERROR=ON) $(if $(shell command -v ccache),-DCMAKE_C_COMPILER_LAUNCHER=ccache)
 
-.PHONY: configure build deps test demo bench install clean coverage fuzz format
+.PHONY: configure build deps test demo bench install clean coverage fuzz soak format
 
 configure: deps
 	@cmake --preset $(PRESET) $(cmake_options) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" > $(build_dir).log 2>&1 || { cat $(build_dir).log; exit 1; }
@@ -49,6 +49,10 @@ coverage:
 fuzz:
 	@tools/deps.sh fuzz
 	tools/fuzz.sh $(FUZZ_SECONDS)
+
+# Hours rather than minutes: thousands of seeds, all cells of the tables of tests. SOAK=test_name runs one.
+soak: build
+	tools/soak.sh $(build_dir) $(SOAK)
 
 format:
 	git ls-files '*.c' '*.h' | xargs clang-format -i

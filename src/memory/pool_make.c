@@ -91,6 +91,11 @@ static enum hl_status make_files(struct hl_pool *p, const struct hl_pool_spec *s
     if (mkdir(p->folder, 0700))
         return hl_fail_at(diag, HL_E_IO, p->folder, 0, 0, "cannot make the folder: %m");
     status = fill_folder(p, n, bytes, diag);
+    if (status == HL_E_IO && room.page_bytes > 4096)
+        (void)hl_fail(diag, HL_E_IO,
+                      "the pool needs %llu huge pages of %zu bytes in %s: reserve more (sysctl "
+                      "vm.nr_hugepages)",
+                      (unsigned long long)(n * bytes / room.page_bytes), room.page_bytes, parent);
     if (status != HL_OK) hl_pool_remove_folder(p->folder, n);
     return status;
 }
