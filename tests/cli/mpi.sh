@@ -1,0 +1,57 @@
+#!/bin/bash
+# halley train under each MPI's mpirun: the bits of threads, and an end within seconds when a rank breaks.
+set -u
+halley=$1
+modules=$(dirname "$halley")/modules
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0 tried=0
+fail() { echo "FAILED: $*"; failed=1; }
+# expect STATUS 'TEXT' command...: exit status (- for any but 0 and the end of patience), and TEXT somewhere in what it says
+expect() {
+    local status=$1 text=$2; shift 2
+    local said; said=$("$@" < /dev/null 2>&1); local got=$?
+    [ "$got" = "$status" ] || { [ "$status" = - ] && [ "$got" != 0 ] && [ "$got" != 124 ]; } || fail "status $got instead of $status: $* said: $said"
+    [[ $said == *"$text"* ]] || fail "no '$text' in what $* said: $said"
+}
+
+for i in $(seq 1 300); do echo "the cat number $((i * 37 % 101)) saw the dog number $((i * 53 % 89))"; done > story.txt
+small="--data story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2 --threads 1"
+train="$halley train $small --max_steps 6"
+"$halley" launch -n 3 --wire threads train $small --max_steps 6 --output_dir threads > log 2>&1 || fail "threads: $(cat log)"
+
+# all MPIRUN...: what holds with every MPI
+all() {
+    local strategy
+    for strategy in ddp zero3; do
+        expect 0 'step 6/6' "$@" $train --strategy $strategy --output_dir mpi
+        cmp threads/checkpoint-6/model.safetensors mpi/checkpoint-6/model.safetensors || fail "$1, $strategy: other bits than threads"
+        rm -rf mpi
+    done
+    expect - 'holds a run already' "$@" $train --output_dir threads
+    expect - '' env HALLEY_FAULT=kill:1:backward:3 "$@" $train --output_dir killed
+    expect - '' env HALLEY_FAULT=exit:1:forward:3 "$@" $train --output_dir ended
+    expect - 'waited 2 s for rank 1' env HALLEY_FAULT=stop:1:forward:3 "$@" $train --output_dir stopped --timeout 2
+    expect - 'no module mpi-' env HALLEY_MODULES="$folder" "$@" $train --output_dir none
+    rm -rf killed ended stopped none
+}
+
+if command -v mpirun.openmpi > /dev/null && [ -e "$modules/mpi-openmpi.so" ]; then
+    tried=1
+    openmpi="timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated --mca btl self,vader -np 3"
+    all $openmpi
+    # SIGTERM comes before SIGKILL: the survivors can speak
+    expect - 'rank 1 (host ' env HALLEY_FAULT=kill:1:backward:3 $openmpi $train --output_dir killed
+else
+    echo "SKIP: no Open MPI"
+fi
+if command -v mpirun.mpich > /dev/null && [ -e "$modules/mpi-mpich.so" ]; then
+    tried=1
+    all timeout 60 mpirun.mpich -np 3
+else
+    echo "SKIP: no MPICH"
+fi
+expect 2 'was not started by mpirun' env RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 "$halley" train $small --wire mpi
+[ $tried = 1 ] || [ $failed = 1 ] || exit 77
+exit $failed
