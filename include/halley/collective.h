@@ -107,6 +107,13 @@ void hl_group_sleep(struct hl_group *group, int64_t timeout_ns);
 enum hl_status hl_group_share(struct hl_group *group, double *all, int64_t k,
                               struct hl_diag *diag) HL_MUST_CHECK;
 
+/* What passed since the group was made, and how long this rank slept for others. */
+struct hl_group_counts {
+    int64_t bytes_out, bytes_in; /* a part for everyone counts once for each reader */
+    int64_t wait_ns;
+};
+struct hl_group_counts hl_group_counted(struct hl_group *group); /* NULL group: zeros */
+
 /* ---- costs: what `plan`, the choice of algorithm and a test read ---- */
 struct hl_collective_cost {
     int rounds;                  /* exchanges that wait for one another */

@@ -30,6 +30,7 @@ struct hl_group {
     int64_t step;
     void (*told)(void *context, enum hl_phase phase, int64_t step);
     void *told_context;
+    struct hl_group_counts counts;
     struct hl_collective share;
     struct hl_diag broke; /* status not HL_OK: why nothing works any more */
 
@@ -142,6 +143,14 @@ void hl_group_give_up(struct hl_group *g, const char *why) {
     yield(g);
 }
 
+struct hl_group_counts hl_group_counted(struct hl_group *g) {
+    if (!g) return (struct hl_group_counts){0};
+    take(g);
+    struct hl_group_counts counts = g->counts;
+    yield(g);
+    return counts;
+}
+
 /* ---- whom we wait for ---- */
 
 static const char *kind_name(enum hl_collective_kind kind) {
@@ -247,6 +256,8 @@ static enum hl_status send(struct hl_group *g, struct hl_collective *op, struct 
         else memcpy(room, from, (size_t)n * size);
         status = g->wire->ops->commit(g->wire, stream, (size_t)n * hl_collective_wire_bytes(op));
         if (status != HL_OK) return status;
+        g->counts.bytes_out += n * (int64_t)hl_collective_wire_bytes(op) *
+                               (flow->peer == HL_EVERYONE ? g->n_ranks - 1 : 1);
         flow->done += n;
         *moved = true;
     }
@@ -291,6 +302,7 @@ static enum hl_status receive(struct hl_group *g, struct hl_collective *op, stru
         if (op->args.wire == HL_BF16) g->kernels->from_bf16(n, data, (float *)(void *)to);
         else memcpy(to, data, bytes);
         if ((status = g->wire->ops->release(g->wire, stream)) != HL_OK) return status;
+        g->counts.bytes_in += (int64_t)bytes;
         flow->done += n;
         *moved = true;
     }
@@ -331,6 +343,7 @@ static enum hl_status sum(struct hl_group *g, struct hl_collective *op, bool *mo
         if (p != g->rank &&
             (status = g->wire->ops->release(g->wire, sum_stream(g, op, p))) != HL_OK)
             return status;
+    g->counts.bytes_in += (int64_t)bytes * (g->n_ranks - 1);
     op->sum_done += n;
     *moved = true;
     return HL_OK;
@@ -465,7 +478,9 @@ void hl_collective_start(struct hl_group *g, const struct hl_collective_args *ar
 static void sleep_inside(struct hl_group *g, int64_t timeout_ns) {
     int64_t before = hl_clock_ns();
     (void)g->wire->ops->wait(g->wire, timeout_ns);
-    g->idle_ns += hl_clock_ns() - before;
+    int64_t slept = hl_clock_ns() - before;
+    g->idle_ns += slept;
+    g->counts.wait_ns += slept;
 }
 
 void hl_group_sleep(struct hl_group *g, int64_t timeout_ns) {

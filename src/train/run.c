@@ -32,8 +32,9 @@ struct run {
     /* since the last metrics row */
     int64_t tokens, n_steps;
     double seconds, data_wait;
-    double step_seconds; /* smoothed, for the ETA */
-    int64_t n_unsaved;   /* checkpoints in a row that could not be written */
+    struct hl_group_counts counted; /* of the group, until then */
+    double step_seconds;            /* smoothed, for the ETA */
+    int64_t n_unsaved;              /* checkpoints in a row that could not be written */
     bool told_flush;
     bool leads; /* rank 0: writes files and talks */
 };
@@ -261,6 +262,26 @@ static void note_rate(struct run *r, const struct hl_step_report *s) {
         r->peak_flops = rate;
 }
 
+/* Bytes per step that this rank sent and got, and what it waited; busy: the share of time that it
+ * did not wait. */
+static int exchange_metrics(struct run *r, struct hl_metric *row) {
+    struct hl_group *group = r->setup->trainer.group;
+    struct hl_group_counts now = hl_group_counted(group), then = r->counted;
+    double steps = r->n_steps > 0 ? (double)r->n_steps : 1;
+    double wait = (double)(now.wait_ns - then.wait_ns) * 1e-9;
+    int n = 0;
+    r->counted = now;
+    if (hl_group_n_ranks(group) == 1) return 0;
+    row[n++] = (struct hl_metric){"comm_bytes_out",
+                                  (double)(now.bytes_out - then.bytes_out) / steps, true};
+    row[n++] =
+        (struct hl_metric){"comm_bytes_in", (double)(now.bytes_in - then.bytes_in) / steps, true};
+    row[n++] = (struct hl_metric){"comm_wait_ms", 1e3 * wait / steps, false};
+    if (r->seconds > 0)
+        row[n++] = (struct hl_metric){"busy", r->seconds > wait ? 1 - wait / r->seconds : 0, false};
+    return n;
+}
+
 static void write_metrics(struct run *r, const struct hl_step_report *s, double eval_loss,
                           double eval_seconds) {
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
@@ -285,6 +306,7 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, double 
         (struct hl_metric){"data_wait_ms", steps > 0 ? 1e3 * r->data_wait / steps : 0, false};
     if (r->peak_flops > 0 && r->seconds > 0)
         row[n++] = (struct hl_metric){"mfu", flops / r->seconds / r->peak_flops, false};
+    n += exchange_metrics(r, row + n);
     if (r->t->strategy->metrics)
         n += r->t->strategy->metrics(r->t->strategy_state, row + n,
                                      (int)(sizeof row / sizeof *row) - n);

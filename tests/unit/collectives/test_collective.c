@@ -49,7 +49,13 @@ static void run_one(struct rank_context *r) {
         for (int64_t i = 0; i < args.n; i++) data[i] = case_element(i, r->rank);
         args.data = data;
         hl_collective_start(g, &args, &op);
+        struct hl_group_counts before = hl_group_counted(g), after;
         if (hl_collective_wait(g, &op, &diag) != HL_OK) ranks_fail(r, "%s", diag.text);
+        struct hl_collective_cost cost = hl_collective_cost(&args, r->rank, r->n_ranks);
+        after = hl_group_counted(g);
+        if (!slow)
+            ranks_check(r, after.bytes_out - before.bytes_out == cost.bytes_out &&
+                               after.bytes_in - before.bytes_in == cost.bytes_in);
         for (int64_t i = 0; i < args.n; i++) {
             float want = case_expected(&args, i, r->rank, r->n_ranks);
             if (memcmp(&want, &data[i], sizeof want) != 0)
