@@ -106,7 +106,7 @@ static void show_kernels(struct report *report) {
     struct hl_diag diag;
     const struct hl_kernels *kernels;
     char available[64] = "";
-    for (int isa = HL_ISA_REF; isa <= HL_ISA_AVX512; isa++)
+    for (int isa = HL_ISA_REF; isa <= HL_ISA_AVX512BF16; isa++)
         if (hl_kernels_of((enum hl_isa)isa, HL_F32, &kernels, NULL) == HL_OK) {
             (void)strncat(available, " ", sizeof available - strlen(available) - 1);
             (void)strncat(available, hl_isa_name((enum hl_isa)isa),

@@ -46,7 +46,8 @@ static inline struct hl_bf16 hl_bf16_from_f32(float x) {
     return (struct hl_bf16){(uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16)};
 }
 
-enum hl_isa { HL_ISA_REF, HL_ISA_AVX2, HL_ISA_AVX512 };
+/* Each includes those before it; the last differs from AVX-512 in products of bf16 alone. */
+enum hl_isa { HL_ISA_REF, HL_ISA_AVX2, HL_ISA_AVX512, HL_ISA_AVX512BF16 };
 
 /* Rows that are summed into one partial by reductions over N: part of the numerics, not a tuning
  * knob. */
@@ -209,7 +210,8 @@ struct hl_kernels {
 /* Floats of scratch for norm and bias backward. */
 int64_t hl_norm_scratch(int64_t N, int64_t C);
 
-/* The best table for this processor, or the one HALLEY_ISA names (ref, avx2, avx512).
+/* The best table for this processor, or the one HALLEY_ISA names (ref, avx2, avx512,
+ * avx512bf16).
  * errors HL_E_USER: HALLEY_ISA is unknown or this processor lacks it. Static storage; never freed.
  */
 enum hl_status hl_kernels_get(enum hl_dtype dtype, const struct hl_kernels **out,

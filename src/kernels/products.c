@@ -13,7 +13,7 @@ enum engine { ENGINE_REF, ENGINE_LIBRARY, ENGINE_OWN };
 /* Who does what: decided once. */
 struct choice {
     enum hl_isa isa;
-    const struct hl_gemm_isa *own; /* NULL: this instruction set has none */
+    const struct hl_gemm_isa *own, *own_bf16; /* NULL: this instruction set has none */
     enum engine f32, bf16;
     bool short_f32_own; /* see engine_for */
 };
@@ -34,22 +34,27 @@ void *hl_scratch_get(struct hl_mem *mem, struct hl_scratch *scratch, size_t byte
     return data;
 }
 
-static const struct hl_gemm_isa *gemm_of(enum hl_isa isa) {
+static const struct hl_gemm_isa *gemm_of(enum hl_isa isa, enum hl_dtype in) {
 #if defined(__x86_64__)
-    if (isa == HL_ISA_AVX512) return &hl_gemm_avx512;
-    if (isa == HL_ISA_AVX2) return &hl_gemm_avx2;
+    if (isa >= HL_ISA_AVX512BF16 && in == HL_BF16) return &hl_gemm_avx512bf16;
+    if (isa >= HL_ISA_AVX512) return &hl_gemm_avx512;
+    if (isa >= HL_ISA_AVX2) return &hl_gemm_avx2;
 #endif
-    (void)isa;
+    (void)isa, (void)in;
     return NULL;
 }
 
-/* Without native bf16 the library widens in a pass of its own or emulates; our packing widens on
- * the way. */
+/* Without bf16 instructions the library widens in a pass of its own or emulates; our packing widens
+ * on the way. With those of AVX-512 ours is a little faster; AMX is the library's alone. */
 static struct choice by_measurement(enum hl_isa isa) {
-    struct choice choice = {isa, gemm_of(isa), ENGINE_LIBRARY, ENGINE_LIBRARY,
-                            isa == HL_ISA_AVX512};
-    bool native = isa == HL_ISA_AVX512 && hl_library_native_bf16();
-    if (choice.own && !native) choice.bf16 = ENGINE_OWN;
+    struct choice choice = {.isa = isa,
+                            .own = gemm_of(isa, HL_F32),
+                            .own_bf16 = gemm_of(isa, HL_BF16),
+                            .f32 = ENGINE_LIBRARY,
+                            .bf16 = ENGINE_LIBRARY,
+                            .short_f32_own = isa >= HL_ISA_AVX512};
+    bool amx = isa >= HL_ISA_AVX512BF16 && hl_library_amx_bf16();
+    if (choice.own && !amx) choice.bf16 = ENGINE_OWN;
     if (isa == HL_ISA_REF) choice.f32 = choice.bf16 = ENGINE_REF;
     return choice;
 }
@@ -85,7 +90,7 @@ enum hl_status hl_products_new(struct hl_mem *mem, struct hl_products **out, str
         hl_library_free(library);
         return hl_fail_memory(diag, sizeof *products, "products");
     }
-    *products = (struct hl_products){mem, choice, library, {.mem = mem, .isa = choice.own}};
+    *products = (struct hl_products){mem, choice, library, {mem, choice.own, choice.own_bf16, {0}}};
     *out = products;
     return HL_OK;
 }

@@ -25,8 +25,8 @@ enum hl_status hl_library_new(struct hl_mem *mem, struct hl_library **out,
 void hl_library_free(struct hl_library *library);
 enum hl_status hl_library_run(struct hl_library *library, const struct hl_product *p,
                               struct hl_diag *diag) HL_MUST_CHECK;
-/* The library multiplies bf16 with this processor's own bf16 instructions (AVX512-BF16 or AMX). */
-bool hl_library_native_bf16(void);
+/* The library multiplies bf16 with this processor's AMX tiles. */
+bool hl_library_amx_bf16(void);
 /* "oneDNN 2.6.3", of what is loaded, not of the headers. Valid until the thread's next call. */
 const char *hl_library_name(void);
 

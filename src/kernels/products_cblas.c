@@ -86,7 +86,7 @@ enum hl_status hl_library_run(struct hl_library *library, const struct hl_produc
     return p->in == HL_F32 ? run_f32(p, diag) : run_bf16(library, p, diag);
 }
 
-bool hl_library_native_bf16(void) { return false; }
+bool hl_library_amx_bf16(void) { return false; }
 
 const char *hl_library_name(void) {
 #ifdef OPENBLAS_VERSION

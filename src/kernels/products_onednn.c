@@ -233,9 +233,9 @@ enum hl_status hl_library_run(struct hl_library *library, const struct hl_produc
 
 /* The values of dnnl_cpu_isa_t are sets of bits: a better instruction set holds the bits of those
  * it includes. */
-bool hl_library_native_bf16(void) {
+bool hl_library_amx_bf16(void) {
     unsigned isa = (unsigned)dnnl_get_effective_cpu_isa(),
-             want = (unsigned)dnnl_cpu_isa_avx512_core_bf16;
+             want = (unsigned)dnnl_cpu_isa_avx512_core_amx;
     return (isa & want) == want;
 }
 

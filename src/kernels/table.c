@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_ISAS = 3, N_DTYPES = 2 };
+enum { N_ISAS = 4, N_DTYPES = 2 };
 
 static struct hl_kernels tables[N_ISAS][N_DTYPES]; /* written by compose_all only */
-static const char *const isa_names[N_ISAS] = {"ref", "avx2", "avx512"};
+static const char *const isa_names[N_ISAS] = {"ref", "avx2", "avx512", "avx512bf16"};
 
 /* The processor's flags and the operating system's consent to save its registers. */
 static bool processor_has(enum hl_isa isa) {
@@ -19,6 +19,8 @@ static bool processor_has(enum hl_isa isa) {
         return processor_has(HL_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl");
+    if (isa == HL_ISA_AVX512BF16)
+        return processor_has(HL_ISA_AVX512) && __builtin_cpu_supports("avx512bf16");
 #endif
     return isa == HL_ISA_REF;
 }
@@ -75,8 +77,8 @@ enum hl_status hl_kernels_get(enum hl_dtype dtype, const struct hl_kernels **out
     for (int isa = 0; isa < N_ISAS; isa++)
         if (strcmp(wanted, isa_names[isa]) == 0)
             return hl_kernels_of((enum hl_isa)isa, dtype, out, diag);
-    return hl_fail(
-        diag, HL_E_USER,
-        "HALLEY_ISA: there is no instruction set \"%s\"; use ref, avx2 or avx512, or leave it out",
-        wanted);
+    return hl_fail(diag, HL_E_USER,
+                   "HALLEY_ISA: there is no instruction set \"%s\"; use ref, avx2, avx512 or "
+                   "avx512bf16, or leave it out",
+                   wanted);
 }

@@ -64,12 +64,12 @@ expect 0 'step 10/10' "$halley" train --data story.txt $small --max_steps 10 --e
 
 # ---- an instruction set that is none, and each that there is ----
 for command in "train --data story.txt $small --output_dir no" "generate run --prompt a" "eval run" "plan --memory" "bench --model gpt2-tiny"; do
-    expect 2 'HALLEY_ISA: there is no instruction set "AVX2"; use ref, avx2 or avx512, or leave it out' env HALLEY_ISA=AVX2 "$halley" $command
+    expect 2 'HALLEY_ISA: there is no instruction set "AVX2"; use ref, avx2, avx512 or avx512bf16, or leave it out' env HALLEY_ISA=AVX2 "$halley" $command
 done
 expect 2 'HALLEY_PRODUCTS: there is no engine "mkl"; use own or library, or leave it out' env HALLEY_PRODUCTS=mkl "$halley" train --data story.txt $small --output_dir no
 [ -e no ] && fail "a refused run left its folder"
 available=$("$halley" doctor | sed -n 's/^kernels .*(available:\(.*\))$/\1 /p')
-for isa in ref avx2 avx512; do
+for isa in ref avx2 avx512 avx512bf16; do
     case $available in
     *" $isa "*) expect 0 "$isa kernels" env HALLEY_ISA=$isa "$halley" train --data story.txt $small --max_steps 1 --output_dir "isa-$isa" ;;
     *) expect 2 "this processor has no $isa kernels; choose HALLEY_ISA=ref or leave it out" env HALLEY_ISA=$isa "$halley" train --data story.txt $small --output_dir no ;;

@@ -59,6 +59,9 @@ static inline vf vf_load_bf16(const struct hl_bf16 *p) {
 static inline vf vf_load_part_bf16(const struct hl_bf16 *p, int64_t n) {
     return bf16_widen(_mm256_maskz_loadu_epi16(vf_first(n), p));
 }
+#ifdef __AVX512BF16__
+static inline __m256i bf16_narrow(vf x) { return (__m256i)_mm512_cvtneps_pbh(x); }
+#else
 static inline __m256i bf16_narrow(vf x) {
     __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
     __m512i bias =
@@ -67,6 +70,7 @@ static inline __m256i bf16_narrow(vf x) {
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40)));
 }
+#endif
 static inline void vf_store_bf16(struct hl_bf16 *p, vf x) {
     _mm256_storeu_si256((__m256i *)(void *)p, bf16_narrow(x));
 }

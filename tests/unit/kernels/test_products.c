@@ -124,6 +124,82 @@ static void test_avx2(void **state) {
     (void)state;
     check_engine("own", "avx2");
 }
+static void test_avx512bf16(void **state) {
+    (void)state;
+    check_engine("own", "avx512bf16");
+}
+
+/* Rows of A that a tile reads in place, with and without rows left over, and rows that it must not:
+ * odd ones, and those whose step is near a multiple of 4 KiB. More than one block of K. */
+static void test_rows_in_place(void **state) {
+    (void)state;
+    const int64_t K_pad[][2] = {{64, 1},   {64, 0},   {1000, 3}, {1600, 101}, {1601, 100},
+                                {2046, 1}, {2046, 5}, {1022, 1}, {2048, 1023}};
+    const char *isas[] = {"avx512bf16", "avx512", "avx2"};
+    for (int e = 0; e < 3; e++) {
+        struct hl_products *products = products_of("own", isas[e], hl_mem_default());
+        for (int i = 0; products && i < 9; i++)
+            for (int kind = 0; kind < KINDS; kind += 2)
+                check(products, kind, 8 + i % 3 * 3, 50, K_pad[i][0], K_pad[i][1]);
+        hl_products_free(products);
+    }
+}
+
+/* What AVX512-BF16 promises, one operation after the other. A product of two bf16 fits into f32, so
+ * a fused multiply-add is this sum. */
+static float sum_of_pairs(const struct hl_product *p, int64_t m, int64_t n, float sum) {
+    enum { DEPTH = 1536 };
+    const struct hl_bf16 *A = p->A, *B = p->B;
+    for (int64_t start = 0; start < p->K; start += DEPTH) {
+        float block = 0;
+        for (int64_t k = start; k < start + DEPTH && k < p->K; k += 2)
+            for (int64_t i = k + 1; i >= k; i--)
+                if (i < p->K)
+                    block += hl_bf16_to_f32(A[m * p->lda + i]) * hl_bf16_to_f32(B[n * p->ldb + i]);
+        sum += block;
+    }
+    return sum;
+}
+
+static void test_pairs(void **state) {
+    (void)state;
+    struct hl_products *products = products_of("own", "avx512bf16", hl_mem_default());
+    const int64_t Ks[] = {1, 2, 33, 200, 1536, 1601, 3300};
+    for (int i = 0; products && i < 14; i++) {
+        struct hl_product p = kind_of(i < 7 ? 10 : 14, 13, 53, Ks[i % 7], i % 2);
+        fill(&p);
+        float *C = p.C, *want = malloc(sizeof *want * (size_t)(p.M * p.N));
+        for (int64_t j = 0; j < p.M * p.N; j++)
+            want[j] = sum_of_pairs(&p, j / p.N, j % p.N, p.add ? C[j / p.N * p.ldc + j % p.N] : 0);
+        assert_int_equal(hl_product_run(products, &p, NULL), HL_OK);
+        for (int64_t j = 0; j < p.M * p.N; j++)
+            assert_true(C[j / p.N * p.ldc + j % p.N] == want[j]);
+        free(want);
+        release(&p);
+    }
+    hl_products_free(products);
+}
+
+/* Those instructions take denormals as 0 and give none, whatever the thread's mode is. */
+static void test_pairs_flush(void **state) {
+    (void)state;
+    struct hl_products *products = products_of("own", "avx512bf16", hl_mem_default());
+    const float cases[][3] = {
+        {0x1p-130F, 0x1p100F, 0}, {0x1p-80F, 0x1p-50F, 0}, {0x1p-60F, 0x1p-60F, 0x1p-120F}};
+    for (int i = 0; products && i < 3; i++) {
+        struct hl_product p = kind_of(10, 9, 17, 1, 0);
+        fill(&p);
+        for (int64_t m = 0; m < p.M; m++)
+            ((struct hl_bf16 *)(uintptr_t)p.A)[m * p.lda] = hl_bf16_from_f32(cases[i][0]);
+        for (int64_t n = 0; n < p.N; n++)
+            ((struct hl_bf16 *)(uintptr_t)p.B)[n * p.ldb] = hl_bf16_from_f32(cases[i][1]);
+        assert_int_equal(hl_product_run(products, &p, NULL), HL_OK);
+        for (int64_t j = 0; j < p.M * p.ldc; j++)
+            if (j % p.ldc < p.N) assert_true(((const float *)p.C)[j] == cases[i][2]);
+        release(&p);
+    }
+    hl_products_free(products);
+}
 static void test_default(void **state) {
     (void)state;
     struct hl_products *products = products_of("", "", hl_mem_default()),
@@ -165,6 +241,7 @@ static void check_teams(const char *isa) {
 
 static void test_team_size(void **state) {
     (void)state;
+    check_teams("avx512bf16");
     check_teams("avx512");
     check_teams("avx2");
 }
@@ -194,14 +271,15 @@ static void test_isas_agree(void **state) {
 static void test_nan(void **state) {
     (void)state;
     const char *engines[] = {"own", "library"};
-    for (int e = 0; e < 2; e++) {
-        struct hl_products *products = products_of(engines[e], "", hl_mem_default());
-        struct hl_product p = kind_of(2, 20, 30, 40, 0);
+    for (int i = 0; i < 6; i++) { /* f32, bf16 to f32, bf16 */
+        struct hl_products *products = products_of(engines[i % 2], "", hl_mem_default());
+        struct hl_product p = kind_of(2 + i / 2 * 8, 20, 30, 40, 0);
         fill(&p);
-        ((float *)(uintptr_t)p.A)[3 * p.lda + 7] = NAN;
+        if (p.in == HL_F32) ((float *)(uintptr_t)p.A)[3 * p.lda + 7] = NAN;
+        else ((struct hl_bf16 *)(uintptr_t)p.A)[3 * p.lda + 7] = hl_bf16_from_f32(NAN);
         assert_int_equal(hl_product_run(products, &p, NULL), HL_OK);
-        for (int64_t i = 0; i < 20 * 30; i++)
-            assert_int_equal(isnan(value(p.C, p.out, i)) != 0, i / 30 == 3);
+        for (int64_t j = 0; j < 20 * 30; j++)
+            assert_int_equal(isnan(value(p.C, p.out, j)) != 0, j / 30 == 3);
         release(&p);
         hl_products_free(products);
     }
@@ -281,6 +359,10 @@ int main(void) {
         cmocka_unit_test(test_library),
         cmocka_unit_test(test_avx512),
         cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512bf16),
+        cmocka_unit_test(test_rows_in_place),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_pairs_flush),
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_team_size),
         cmocka_unit_test(test_nan),
