@@ -63,8 +63,9 @@ static const struct hl_option rows[] = {
      .kind = HL_OPT_BOOL,
      AT(force),
      .initial = "false",
-     .section = "create, free",
-     .help = "over what is there; also where users of another machine cannot be seen"},
+     .section = "all",
+     .help = "create: over what is there; check, free: although users of another machine cannot be "
+             "seen"},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 static const uint64_t DEFAULT_BYTES = 256 << 20, CHECK_BYTES = 256 << 20;
@@ -241,11 +242,12 @@ static enum hl_status check_devices(const struct hl_pool *pool, struct hl_diag *
     return HL_OK;
 }
 
-static enum hl_status check_exchange(const char *address, int rank, enum hl_pool_mode mode,
-                                     struct hl_diag *diag) {
+static enum hl_status check_exchange(const char *address, const struct words *w,
+                                     enum hl_pool_mode mode, struct hl_diag *diag) {
     struct pool_exchange e = {0};
     char trip[40], rate[40];
-    enum hl_status status = pool_exchange(hl_mem_os(), address, rank, PATIENCE_NS, &e, diag);
+    enum hl_status status =
+        pool_exchange(hl_mem_os(), address, (int)w->rank, w->force, PATIENCE_NS, &e, diag);
     if (status != HL_OK) return status;
     hl_print_fixed(trip, sizeof trip, e.round_trip_ns * 1e-3, 2);
     hl_print_fixed(rate, sizeof rate, e.rate * 1e-9, 1);
@@ -273,7 +275,7 @@ static enum hl_status check(const char *address, const struct words *w, struct h
         if (status == HL_OK) status = check_devices(pool, diag);
     }
     hl_pool_close(pool);
-    return status == HL_OK ? check_exchange(address, (int)w->rank, mode, diag) : status;
+    return status == HL_OK ? check_exchange(address, w, mode, diag) : status;
 }
 
 /* ---- free ---- */

@@ -175,8 +175,8 @@ static void wait_for_the_other(const struct hl_pool *pool, int64_t timeout_ns) {
     } while (user.attached && hl_clock_ns() < end);
 }
 
-enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, int64_t timeout_ns,
-                             struct pool_exchange *out, struct hl_diag *diag) {
+enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, bool force,
+                             int64_t timeout_ns, struct pool_exchange *out, struct hl_diag *diag) {
     struct side sides[2];
     struct hl_pool *pool = NULL;
     for (int r = 0; r < 2; r++)
@@ -187,6 +187,7 @@ enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, 
                                            .n_lanes = 1,
                                            .part_bytes = PART,
                                            .one_kernel = rank < 0,
+                                           .force = force,
                                            .dead_after_ns = timeout_ns};
     if (rank != 1) {
         enum hl_status status = hl_pool_wire_new(mem, &spec, &pool, diag);

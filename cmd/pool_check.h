@@ -21,8 +21,9 @@ struct pool_exchange {
     uint64_t n_words, n_wrong;
 };
 /* rank 0 or 1: the other one is another process, maybe of another host; rank 0 begins the job and
- * waits for it. -1: both, here. */
-enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, int64_t timeout_ns,
-                             struct pool_exchange *out, struct hl_diag *diag) HL_MUST_CHECK;
+ * waits for it. -1: both, here. force: as of hl_pool_begin. */
+enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, bool force,
+                             int64_t timeout_ns, struct pool_exchange *out,
+                             struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

@@ -67,9 +67,9 @@ enum hl_status hl_pool_check_idle(const struct hl_pool *p, bool force, struct hl
     return hl_fail(diag, HL_E_USER,
                    "pool %s: rank %d of an earlier job (pid %lld on %s) did not detach, its heart "
                    "stands still, and its process cannot be seen from here: when it is surely "
-                   "gone, go on with --force",
+                   "gone, 'halley pool check %s --force' forgets it",
                    p->address, unseen, (long long)before[unseen].record.who.pid,
-                   before[unseen].host);
+                   before[unseen].host, p->address);
 }
 
 /* ---- beginning ---- */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "os/cgroup.h"
+#include "os/futex.h"
 
 enum { HUGETLBFS = 0x958458f6 };
 
@@ -85,6 +86,8 @@ static enum hl_status map_both(int file, const char *path, struct hl_shared *out
         errno = saved;
         return hl_fail_at(diag, HL_E_IO, path, 0, 0, "cannot map %zu bytes: %m", out->n_bytes);
     }
+    (void)madvise(w, out->n_bytes, MADV_HUGEPAGE); /* a kernel without them says so */
+    (void)madvise(r, out->n_bytes, MADV_HUGEPAGE);
     out->write = w;
     out->read = r;
     return HL_OK;
@@ -123,9 +126,20 @@ void hl_shared_close(struct hl_shared *s) {
     *s = (struct hl_shared){0};
 }
 
+/* Whoever only asks whether it is free holds it for an instant. */
+static bool lock_patiently(int file) {
+    for (int i = 0; i < 10; i++) {
+        if (!flock(file, LOCK_EX | LOCK_NB)) return true;
+        if (errno != EWOULDBLOCK) return false;
+        hl_sleep_ns(5000000);
+    }
+    errno = EWOULDBLOCK;
+    return false;
+}
+
 int hl_shared_lock(const char *path, bool make) {
     int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), 0600);
-    if (file < 0 || !flock(file, LOCK_EX | LOCK_NB)) return file;
+    if (file < 0 || lock_patiently(file)) return file;
     int saved = errno;
     (void)close(file);
     errno = saved;

@@ -69,10 +69,13 @@ static enum hl_status memory_init(struct pool_wire *w, const struct hl_pool *poo
                                   struct hl_diag *diag) {
     struct hl_ring_layout layout;
     enum hl_pool_mode mode = hl_pool_head_mode(&pool->head);
-    w->shape = hl_pool_wire_shape(&pool->head);
-    hl_ring_lay_out(&w->shape, &layout);
     const struct hl_pool_head *head = &pool->head;
-    if (layout.lines_end > head->lines.bytes ||
+    w->shape = hl_pool_wire_shape(head);
+    enum hl_status status =
+        check_shape(w->shape.n_ranks, w->shape.n_lanes, w->shape.part_bytes, diag);
+    if (status != HL_OK) return status;
+    hl_ring_lay_out(&w->shape, &layout);
+    if (w->shape.n_slots != SLOTS || layout.lines_end > head->lines.bytes ||
         layout.end - layout.slots > head->bulk.bytes * head->n_devices || mode > HL_POOL_UNCACHED)
         return hl_fail(diag, HL_E_FORMAT, "pool %s: its areas do not fit its job: make it again",
                        pool->address);
@@ -192,8 +195,11 @@ static void close_memory(struct hl_ring_memory *m) {
 }
 
 static enum hl_status available(struct hl_diag *diag) {
-    (void)diag;
-    return HL_OK;
+    struct hl_shared_room room;
+    if (hl_shared_room(HL_POOL_PARENT, &room, NULL) == HL_OK) return HL_OK;
+    return hl_fail(diag, HL_E_UNSUPPORTED,
+                   "there is no folder " HL_POOL_PARENT " for memory that processes share: mount a "
+                   "tmpfs there");
 }
 
 /* What the rank was told must be what the pool was made for. */

@@ -46,8 +46,19 @@ if grep -qw clflush /proc/cpuinfo; then
         expect 0 "" $pool free "$name"
     done
 fi
-expect 0 "" $pool create "$name" --size 16M --mode nc-uc
+expect 0 "" $pool create "$name" --size 64M --mode nc-uc
 expect 0 "words, 0 wrong" $pool check "$name"
+# a run over it has the same bits as one over a pool that the launcher makes
+yes 'the quick brown fox jumps over the lazy dog' | head -400 >"$dir/t.txt"
+run() { # OUT, options of launch
+    local out=$1; shift
+    "$halley" launch -n 2 "$@" train --data "$dir/t.txt" --output_dir "$dir/$out" --max_steps 3 --n_layer 1 --n_embd 32 \
+        --n_head 2 --block_size 32 >"$dir/$out.log" 2>&1 || fail "$out: $(tail -3 "$dir/$out.log")"
+}
+run a
+run b --pool "$name"
+cmp -s "$dir/a/checkpoint-3/model.safetensors" "$dir/b/checkpoint-3/model.safetensors" || fail "the bits depend on the mode"
+expect 0 "job         none; 2 so far" $pool info "$name"
 printf 'X' | dd of="/dev/shm/halley-$name/dev0" bs=1 seek=100 conv=notrunc 2>/dev/null
 expect 1 "damaged" $pool check "$name"
 expect 1 "damaged" $pool free "$name"
