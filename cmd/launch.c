@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "os/memory.h"
@@ -14,7 +15,10 @@ static const char usage[] =
     "several "
     "ranks\n\n"
     "  halley launch -n 2 train run.yaml                    two processes on this machine\n"
-    "  halley launch -n 4 --wire threads train run.yaml     threads of one process\n\n"
+    "  halley launch -n 4 --wire threads train run.yaml     threads of one process\n"
+    "  halley launch --hosts hosts.txt train run.yaml       machines that ssh reaches\n"
+    "  HALLEY_TOKEN=... halley launch --nnodes 2 --node-rank 0 --nproc-per-node 2 --rdzv-endpoint "
+    "node0:29500 train run.yaml\n\n"
     "'halley help ranks' tells more.\n\n";
 
 #define AT(field) .offset = offsetof(struct launch_options, field)
@@ -67,6 +71,64 @@ static const struct hl_option rows[] = {
      .unit = "times",
      .section = "launch",
      .help = "after a failure, start all ranks again from the newest checkpoint"},
+    {.name = "nnodes",
+     .kind = HL_OPT_I64,
+     AT(nnodes),
+     .initial = "1",
+     .least = 1,
+     .most = HL_MAX_RANKS,
+     .unit = "machines",
+     .section = "several machines",
+     .help = "machines on which this command is given, with as many ranks on each"},
+    {.name = "node_rank",
+     .kind = HL_OPT_I64,
+     AT(node_rank),
+     .initial = "0",
+     .least = 0,
+     .most = HL_MAX_RANKS,
+     .section = "several machines",
+     .help = "which of them this is, from 0"},
+    {.name = "rdzv_endpoint",
+     .kind = HL_OPT_STRING,
+     AT(rdzv_endpoint),
+     .section = "several machines",
+     .help = "HOST:PORT of rank 0's machine, where all ranks meet"},
+    {.name = "standalone",
+     .kind = HL_OPT_BOOL,
+     AT(standalone),
+     .initial = "false",
+     .section = "several machines",
+     .help = "one machine, as without it (torchrun's word)"},
+    {.name = "hosts",
+     .kind = HL_OPT_STRING,
+     AT(hosts),
+     .section = "several machines",
+     .aliases = "hostfile",
+     .help = "file of hosts, 'NAME slots=RANKS' on each line, on which ssh starts the ranks"},
+    {.name = "ranks_before",
+     .kind = HL_OPT_I64,
+     AT(ranks_before),
+     .initial = "0",
+     .least = 0,
+     .most = HL_MAX_RANKS,
+     .unit = "ranks",
+     .section = "several machines",
+     .help = "the number of this machine's first rank, where machines have unequal numbers"},
+    {.name = "ranks_in_all",
+     .kind = HL_OPT_I64,
+     AT(ranks_in_all),
+     .initial = "0",
+     .least = 0,
+     .most = HL_MAX_RANKS,
+     .unit = "ranks",
+     .section = "several machines",
+     .help = "on all machines together; 0 = nnodes times -n"},
+    {.name = "secret_on_stdin",
+     .kind = HL_OPT_BOOL,
+     AT(secret_on_stdin),
+     .initial = "false",
+     .section = "several machines",
+     .help = "the first line of standard input is HALLEY_TOKEN; its end asks the ranks to stop"},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -104,16 +166,15 @@ static enum hl_status read_own(struct launch *l, int n, char **args, struct hl_d
 /* What the ranks will read is read here first: a mistake is told once. wire, timeout and interface
  * may stand on either side. */
 static enum hl_status read_run(struct launch *l, bool *print_only, struct hl_diag *diag) {
-    const struct launch_options *o = &l->options;
     enum hl_status status = run_read_options(l->mem, NULL, l->n_args, l->args, &l->run,
                                              &l->run_config, print_only, diag);
-    if (status != HL_OK) return status;
-    int64_t seconds = o->timeout ? o->timeout : l->run.ranks.timeout;
-    l->timeout_ns = (seconds ? seconds : HL_DEFAULT_TIMEOUT_S) * 1000000000;
-    l->wire = *o->wire ? o->wire : *l->run.ranks.wire ? l->run.ranks.wire : "pool";
-    l->interface = *o->interface ? o->interface : l->run.ranks.interface;
-    l->n_ranks = (int)o->n;
-    return hl_wire_wrap_check(l->run.ranks.wire_wrappers, diag);
+    if (status == HL_OK) status = hl_wire_wrap_check(l->run.ranks.wire_wrappers, diag);
+    return status == HL_OK ? launch_settle(l, diag) : status;
+}
+
+static enum hl_status find_program(struct launch *l, struct hl_diag *diag) {
+    ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
+    return n > 0 ? HL_OK : hl_fail(diag, HL_E_IO, "/proc/self/exe: this program's own path: %m");
 }
 
 static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *print_only,
@@ -124,7 +185,7 @@ static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *
     if (n == n_args)
         return hl_fail(diag, HL_E_USER,
                        "nothing to start; 'halley launch -n 2 train run.yaml' starts two ranks");
-    if (!l->options.n)
+    if (!l->options.n && !*l->options.hosts)
         return hl_fail(diag, HL_E_USER,
                        "how many ranks? 'halley launch -n 2 train ...' starts two");
     l->n_args = n_args - n - 1;
@@ -134,10 +195,14 @@ static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *
 
 static enum hl_status start(struct launch *l, int *exit_out, struct hl_diag *diag) {
     const struct hl_wire_plugin *plugin;
-    enum hl_status status = hl_wire_find(l->wire, &plugin, diag);
-    if (status == HL_OK) status = plugin->available(diag);
+    enum hl_status status = find_program(l, diag);
+    if (status == HL_OK) status = hl_wire_find(l->wire, &plugin, diag);
     if (status != HL_OK) return status;
-    return plugin->processes ? launch_local(l, exit_out, diag) : launch_threads(l, exit_out, diag);
+    if (!strcmp(l->wire, "mpi")) return launch_mpi(l, exit_out, diag);
+    status = plugin->available(diag);
+    if (status != HL_OK) return status;
+    if (!plugin->processes) return launch_threads(l, exit_out, diag);
+    return *l->options.hosts ? launch_hosts(l, exit_out, diag) : launch_local(l, exit_out, diag);
 }
 
 int command_launch(int n_args, char **args) {

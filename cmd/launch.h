@@ -2,12 +2,18 @@
 #ifndef HALLEY_CMD_LAUNCH_H
 #define HALLEY_CMD_LAUNCH_H
 
+#include "cluster/supervise.h"
 #include "cmd_common.h"
+#include "os/fs.h"
 #include "ranks.h"
 
 struct launch_options {
     int64_t n, timeout, max_restarts;
     char *wire, *interface, *log_dir, *pool;
+    /* several machines */
+    int64_t nnodes, node_rank, ranks_before, ranks_in_all;
+    char *rdzv_endpoint, *hosts;
+    bool standalone, secret_on_stdin;
 };
 struct launch {
     struct hl_mem *mem;
@@ -18,6 +24,7 @@ struct launch {
     int n_args; /* of the subcommand that ranks run, its name left out */
     char **args;
     struct hl_log log;
+    char program[HL_PATH_CAPACITY]; /* this one */
     /* settled: options from either side of the subcommand, and where the ranks meet */
     const char *wire, *interface; /* borrowed */
     int64_t timeout_ns;
@@ -29,8 +36,46 @@ struct launch {
  * being started */
 enum hl_status launch_threads(struct launch *launch, int *exit_out,
                               struct hl_diag *diag) HL_MUST_CHECK;
-/* Child processes. max_restarts: all of them again, from the newest checkpoint. */
 enum hl_status launch_local(struct launch *launch, int *exit_out,
                             struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status launch_mpi(struct launch *launch, int *exit_out, struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status launch_hosts(struct launch *launch, int *exit_out,
+                            struct hl_diag *diag) HL_MUST_CHECK;
+
+/* All ranks, as often as max_restarts allows: the first time as they are, then with --resume. */
+typedef enum hl_status (*launch_attempt)(void *context, bool resume, struct hl_supervise_end *end,
+                                         struct hl_diag *diag);
+enum hl_status launch_attempts(struct launch *launch, launch_attempt attempt, void *context,
+                               int *exit_out, struct hl_diag *diag) HL_MUST_CHECK;
+
+/* Words for exec: those in front, then the subcommand and its words; `resume` adds a flag. Ends
+ * with NULL. owner: caller, hl_free */
+char **launch_words(const struct launch *launch, char *const *front, int n_front, bool resume);
+
+/* Variables for a child, as struct hl_child_setup takes them. */
+enum { LAUNCH_VARIABLES = 24, LAUNCH_VARIABLE_BYTES = 320 };
+struct launch_variables {
+    char text[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES];
+    const char *list[LAUNCH_VARIABLES + 1];
+    int n;
+};
+void launch_set(struct launch_variables *v, const char *format, ...) HL_PRINTF(2, 3);
+/* How teams of threads wait, unless the user said so. */
+void launch_set_waiting(struct launch_variables *v);
+
+/* Files name.log in log_dir, for what children say. */
+struct launch_logs;
+enum hl_status launch_logs_new(struct launch *launch, int n, struct launch_logs **out,
+                               struct hl_diag *diag) HL_MUST_CHECK;
+/* line: with its newline. A disk that is full costs a warning. */
+void launch_logs_add(struct launch_logs *logs, int i, const char *name, const char *line, size_t n);
+void launch_logs_free(struct launch_logs *logs); /* NULL: nothing */
+
+/* ---- several machines (launch_meet.c) ---- */
+
+/* first_rank, n_ranks and wire, from flags for one machine or several. errors HL_E_USER */
+enum hl_status launch_settle(struct launch *launch, struct hl_diag *diag) HL_MUST_CHECK;
+/* address and token of the wire wan. errors HL_E_USER, HL_E_IO */
+enum hl_status launch_meet(struct launch *launch, struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

@@ -23,7 +23,7 @@ enum hl_status ranks_place(struct hl_mem *mem, const struct hl_cluster_place *gi
     enum hl_status status = hl_cluster_from_environment(&out->place, diag);
     if (status >= 0) status = rank_fault_read(&out->fault, diag);
     if (status < 0) return status;
-    status = hl_board_from_environment(&out->board, &out->entry, diag);
+    status = hl_board_from_environment(out->place.rank, &out->board, &out->entry, diag);
     if (status == HL_OK) hl_board_tell(&out->board, out->entry, HL_PHASE_START, 0);
     return status < 0 ? status : HL_OK;
 }
@@ -112,9 +112,10 @@ enum hl_status ranks_open(struct ranks *r, const struct rank_options *options,
     return count_sharing(r, diag);
 }
 
-void ranks_close(struct ranks *r, enum hl_status status, const struct hl_diag *diag) {
+void ranks_close(struct ranks *r, enum hl_status status, int end, const struct hl_diag *diag) {
     const char *why = *diag->text ? diag->text : hl_status_name(status);
-    if (status < 0 && r->board.n) hl_board_give_up(&r->board, r->entry, why);
+    if (status < 0) end = command_status(status);
+    if (end && r->board.n) hl_board_give_up(&r->board, r->entry, end, why);
     if (status < 0 && r->group) hl_group_give_up(r->group, why);
     else if (status < 0 && r->wire) r->wire->ops->give_up(r->wire, why);
     else hl_group_tell(r->group, HL_PHASE_SHUTDOWN, r->step);
@@ -200,7 +201,10 @@ enum hl_status ranks_agree_on_data(struct ranks *r, const struct hl_model_config
 /* ---- words ---- */
 
 /* Lines of a launcher's child carry its rank already. */
-static bool names_itself(const struct ranks *r) { return r->place.n_ranks > 1 && !r->board.n; }
+static bool names_itself(const struct ranks *r) {
+    return r->place.n_ranks > 1 &&
+           (r->place.shared || strcmp(r->place.source, "halley launch") != 0);
+}
 
 static void print_line(struct hl_log *log, enum hl_log_level level, const char *text) {
     const struct ranks *r = log->context;

@@ -28,8 +28,9 @@ enum hl_status ranks_place(struct hl_mem *mem, const struct hl_cluster_place *gi
 /* Open the wire and meet the others. One rank: a group of one. */
 enum hl_status ranks_open(struct ranks *ranks, const struct rank_options *options,
                           struct hl_diag *diag) HL_MUST_CHECK;
-/* Everybody is told how this rank ended. */
-void ranks_close(struct ranks *ranks, enum hl_status status, const struct hl_diag *diag);
+/* Everybody is told how this rank ended: with status below 0, or well, with the exit status `end`.
+ */
+void ranks_close(struct ranks *ranks, enum hl_status status, int end, const struct hl_diag *diag);
 
 /* yaml: the resolved configuration; keys that may differ between ranks are left out. */
 enum hl_status ranks_agree_on_config(struct ranks *ranks, const char *yaml,

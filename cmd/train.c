@@ -69,13 +69,6 @@ static void print_what_repeats(struct job *job) {
     *o = kept;
 }
 
-/* Several ranks without a word about how: the plain way. */
-static enum hl_status choose_strategy(struct job *job, struct hl_diag *diag) {
-    static const char *const ddp = "ddp";
-    if (job->ranks.place.n_ranks == 1 || hl_config_given(job->config, "strategy")) return HL_OK;
-    return hl_config_set(job->config, "strategy", &ddp, 1, "several ranks", 0, diag);
-}
-
 /* May this run use its folder? Rank 0 writes, and asks. */
 static enum hl_status check_folder(const struct job *job, struct hl_diag *diag) {
     const struct hl_train_options *o = &job->options.train;
@@ -151,7 +144,6 @@ static enum hl_status prepare(struct job *job, const struct hl_cluster_place *pl
     if (status == HL_OK)
         status = run_read_options(job->mem, NULL, n_args, args, &job->options, &job->config,
                                   print_only, diag);
-    if (status == HL_OK) status = choose_strategy(job, diag);
     if (status != HL_OK) return status;
     job->yaml.mem = job->mem;
     print_what_repeats(job);
@@ -180,7 +172,7 @@ int train_as_rank(const struct hl_cluster_place *place, int n_args, char **args)
         status = ranks_open(&job.ranks, &job.options.ranks, &diag);
         if (status == HL_OK) status = run_job(&job, &log, &end, &diag);
     }
-    ranks_close(&job.ranks, status, &diag);
+    ranks_close(&job.ranks, status, exit_status(end), &diag);
     free_job(&job);
     if (status != HL_OK) return ranks_fail(&job.ranks, "train", status, &diag);
     return exit_status(end);

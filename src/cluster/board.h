@@ -15,19 +15,23 @@ struct hl_board {
 struct hl_board_entry {
     int phase; /* -1: nothing was told yet */
     int64_t step;
-    char why[240]; /* empty: it did not give up */
+    int status;    /* with which it said that it would end; 0: it said nothing, or all is done */
+    char why[240]; /* and why */
 };
 
 enum hl_status hl_board_new(int n, struct hl_board *out, struct hl_diag *diag) HL_MUST_CHECK;
-/* The board of HALLEY_BOARD, "descriptor:entries:entry", which hl_board_variable writes; entry_out
- * is this process's. HL_END: it was not started by a launcher on this machine. */
-enum hl_status hl_board_from_environment(struct hl_board *out, int *entry_out,
+/* The board of HALLEY_BOARD, "pid:descriptor:entries:entry", which hl_board_variable writes;
+ * entry_out is this process's: as said there, or its rank when that says -1. Children of the
+ * launcher have the descriptor; those further down find it in /proc. HL_END: there is none to be
+ * had. */
+enum hl_status hl_board_from_environment(int rank, struct hl_board *out, int *entry_out,
                                          struct hl_diag *diag) HL_MUST_CHECK;
 void hl_board_variable(const struct hl_board *board, int entry, char *out, size_t capacity);
 void hl_board_close(struct hl_board *board); /* a zeroed one may be closed */
 
 void hl_board_tell(struct hl_board *board, int entry, int phase, int64_t step);
-void hl_board_give_up(struct hl_board *board, int entry, const char *why);
+/* status: not 0 */
+void hl_board_give_up(struct hl_board *board, int entry, int status, const char *why);
 void hl_board_read(const struct hl_board *board, int entry, struct hl_board_entry *out);
 
 #endif

@@ -33,6 +33,7 @@ struct supervisor {
     int64_t failed_ns; /* when the first failure was seen; 0: none */
     int64_t ending_ns; /* when the first one ended, or was asked to */
     int signal;        /* the first that came */
+    bool input_ended;  /* it was the end of the input: whoever is gone may have sent SIGTERM too */
     enum blame blame;
     struct hl_supervise_end end;
 };
@@ -51,7 +52,9 @@ static void name_of(const struct supervisor *v, int child, char *out, size_t cap
 static void where(const struct supervisor *v, int child, char *out, size_t capacity,
                   struct hl_board_entry *entry) {
     *entry = (struct hl_board_entry){.phase = -1};
-    if (v->s->board) hl_board_read(v->s->board, child, entry);
+    out[0] = 0;
+    if (!v->s->board) return;
+    hl_board_read(v->s->board, child, entry);
     if (entry->phase < 0) (void)snprintf(out, capacity, " before it said anything");
     else
         (void)snprintf(out, capacity, " in the phase %s of step %lld",
@@ -197,6 +200,10 @@ static void go_on(struct supervisor *v, int64_t now) {
 /* ---- signals ---- */
 
 static void take_signal(struct supervisor *v, int number, int64_t now) {
+    if (v->input_ended && number == HL_SIGNAL_TERM) {
+        v->input_ended = false;
+        return;
+    }
     if (v->signal && number == HL_SIGNAL_HUP) return; /* it comes beside others: os/signal.h */
     if (v->signal && v->signal != HL_SIGNAL_HUP) {
         v->end.status = 128 + number;
@@ -216,6 +223,22 @@ static void take_signal(struct supervisor *v, int number, int64_t now) {
     }
 }
 
+const char *hl_stop_word(int number) {
+    return number == HL_SIGNAL_INT ? "INT\n" : number == HL_SIGNAL_HUP ? "HUP\n" : "TERM\n";
+}
+
+static void take_input(struct supervisor *v, const struct hl_child_event *e, int64_t now) {
+    static const int numbers[] = {HL_SIGNAL_INT, HL_SIGNAL_HUP, HL_SIGNAL_TERM};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const char *word = hl_stop_word(numbers[i]);
+        if (e->n >= strlen(word) && !memcmp(e->bytes, word, strlen(word)))
+            return take_signal(v, numbers[i], now);
+    }
+    if (e->n || v->signal) return;
+    take_signal(v, HL_SIGNAL_TERM, now);
+    v->input_ended = true;
+}
+
 static void take(struct supervisor *v, const struct hl_child_event *e, int64_t now) {
     char name[160];
     if (e->kind == HL_CHILD_OUTPUT || e->kind == HL_CHILD_CONTINUED)
@@ -232,6 +255,7 @@ static void take(struct supervisor *v, const struct hl_child_event *e, int64_t n
         break;
     case HL_CHILD_CONTINUED: v->children[e->child].stopped_ns = 0; break;
     case HL_CHILDREN_SIGNAL: take_signal(v, e->status, now); break;
+    case HL_CHILDREN_INPUT: take_input(v, e, now); break;
     case HL_CHILDREN_RESUMED: go_on(v, now); break;
     }
 }

@@ -9,6 +9,10 @@
 #include "halley/log.h"
 #include "os/children.h"
 
+/* Words with which a launcher on another machine is asked to stop, each on a line of its standard
+ * input; its end says SIGTERM. */
+const char *hl_stop_word(int number);
+
 /* Exit status of a rank that ended because another one failed or could not be reached. */
 enum { HL_EXIT_PEER = 4 };
 

@@ -479,7 +479,7 @@ static void sleep_inside(struct hl_group *g, int64_t timeout_ns) {
     int64_t before = hl_clock_ns();
     (void)g->wire->ops->wait(g->wire, timeout_ns);
     int64_t slept = hl_clock_ns() - before;
-    g->idle_ns += slept;
+    g->idle_ns += slept < timeout_ns ? slept : timeout_ns; /* longer: all stood still (Ctrl-Z) */
     g->counts.wait_ns += slept;
 }
 

@@ -32,15 +32,16 @@ struct hl_children {
     struct hl_mem *mem;
     int most, n;
     struct child *list;
-    struct pollfd *polled; /* [1 + most * STREAMS] */
+    struct pollfd *polled; /* [2 + most * STREAMS] */
     char chunk[CHUNK];
     sigset_t before;
     struct sigaction child_before;
-    int signals; /* signalfd */
-    int turn;    /* whose output is looked at first */
+    int signals;  /* signalfd */
+    int listened; /* -1: none */
+    int turn;     /* whose output is looked at first */
 };
 
-static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP};
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2};
 enum { N_WATCHED = sizeof watched / sizeof *watched };
 
 /* ---- life of the set ---- */
@@ -64,7 +65,7 @@ enum hl_status hl_children_new(struct hl_mem *mem, int most, struct hl_children 
                                struct hl_diag *diag) {
     struct hl_children *c = hl_alloc(mem, 1, sizeof *c);
     struct child *list = hl_alloc(mem, (size_t)most, sizeof *list);
-    struct pollfd *polled = hl_alloc(mem, 1 + STREAMS * (size_t)most, sizeof *polled);
+    struct pollfd *polled = hl_alloc(mem, 2 + STREAMS * (size_t)most, sizeof *polled);
     sigset_t wanted;
     if (!c || !list || !polled) {
         hl_free(mem, c);
@@ -76,6 +77,7 @@ enum hl_status hl_children_new(struct hl_mem *mem, int most, struct hl_children 
     c->most = most;
     c->list = list;
     c->polled = polled;
+    c->listened = -1;
     wanted_signals(&wanted);
     /* ignored: children would vanish without a status */
     const struct sigaction plain = {.sa_handler = SIG_DFL};
@@ -324,6 +326,19 @@ static bool any_end(struct hl_children *c, struct hl_child_event *out) {
     return false;
 }
 
+void hl_children_listen(struct hl_children *c, int fd) { c->listened = fd; }
+
+static bool any_input(struct hl_children *c, struct hl_child_event *out) {
+    struct pollfd ready = {c->listened, POLLIN, 0};
+    if (c->listened < 0 || poll(&ready, 1, 0) <= 0) return false;
+    ssize_t n = read(c->listened, c->chunk, sizeof c->chunk);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+    if (n <= 0) c->listened = -1;
+    *out = (struct hl_child_event){
+        .kind = HL_CHILDREN_INPUT, .bytes = c->chunk, .n = n > 0 ? (size_t)n : 0};
+    return true;
+}
+
 static void signal_all(struct hl_children *c, int number) {
     for (int i = 0; i < c->n; i++) hl_children_signal(c, i, number);
 }
@@ -341,14 +356,16 @@ static bool any_signal(struct hl_children *c, struct hl_child_event *out) {
     while (read(c->signals, &info, sizeof info) == sizeof info) {
         if (info.ssi_signo == SIGCHLD) continue;
         if (info.ssi_signo == SIGTSTP) return suspend(c, out), true;
-        *out = (struct hl_child_event){.kind = HL_CHILDREN_SIGNAL, .status = (int)info.ssi_signo};
+        int number = (int)info.ssi_signo;
+        number = number == SIGUSR1 ? SIGTERM : number == SIGUSR2 ? SIGINT : number;
+        *out = (struct hl_child_event){.kind = HL_CHILDREN_SIGNAL, .status = number};
         return true;
     }
     return false;
 }
 
 static bool any(struct hl_children *c, struct hl_child_event *out) {
-    if (any_signal(c, out)) return true;
+    if (any_signal(c, out) || any_input(c, out)) return true;
     for (int i = 0; i < c->n; i++)
         if (look_at(c, i, out)) return true;
     return any_end(c, out) || any_output(c, out);
@@ -357,6 +374,7 @@ static bool any(struct hl_children *c, struct hl_child_event *out) {
 static void wait_for_any(struct hl_children *c, int64_t timeout_ns) {
     nfds_t n = 0;
     c->polled[n++] = (struct pollfd){c->signals, POLLIN, 0};
+    if (c->listened >= 0) c->polled[n++] = (struct pollfd){c->listened, POLLIN, 0};
     for (int i = 0; i < c->n; i++)
         for (int s = 0; s < STREAMS; s++)
             if (c->list[i].out[s] >= 0)

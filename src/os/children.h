@@ -1,9 +1,10 @@
 /* Child processes: start them, read what they print, see how they end, pass signals on.
  *
  * One thread owns a set of children and asks it for the next event. SIGINT, SIGTERM, SIGHUP and
- * SIGTSTP become events too (unless they were ignored before), so that nothing happens between two
- * calls. A child leads a process group of its own: Ctrl-C at a terminal reaches this process alone.
- * A child gets SIGTERM when this process dies. */
+ * SIGTSTP become events too (unless they were ignored before; SIGUSR1 and SIGUSR2 as in
+ * os/signal.h), so that nothing happens between two calls. A child leads a process group of its
+ * own: Ctrl-C at a terminal reaches this process alone. A child gets SIGTERM when this process
+ * dies. */
 #ifndef HALLEY_OS_CHILDREN_H
 #define HALLEY_OS_CHILDREN_H
 
@@ -32,6 +33,7 @@ enum hl_child_event_kind {
     HL_CHILD_STOPPED,  /* by SIGSTOP or its like */
     HL_CHILD_CONTINUED,
     HL_CHILDREN_SIGNAL,  /* status: the number of what came */
+    HL_CHILDREN_INPUT,   /* bytes, n of the descriptor that is listened to; n 0: it ended */
     HL_CHILDREN_RESUMED, /* this process and its children were suspended (Ctrl-Z), and go on */
 };
 struct hl_child_event {
@@ -51,6 +53,8 @@ enum hl_status hl_children_start(struct hl_children *children, const struct hl_c
                                  int *child_out, struct hl_diag *diag) HL_MUST_CHECK;
 int64_t hl_children_pid(const struct hl_children *children, int child);
 void hl_children_next(struct hl_children *children, int64_t timeout_ns, struct hl_child_event *out);
+/* What comes on a descriptor of this process becomes events too. It is borrowed. */
+void hl_children_listen(struct hl_children *children, int fd);
 /* A child that has ended is left alone. */
 void hl_children_signal(struct hl_children *children, int child, int number);
 /* To a child's standard input; false: it does not read any more. NULL closes it. */

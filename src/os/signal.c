@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 enum { N_WATCHED = sizeof watched / sizeof *watched };
 
 static volatile sig_atomic_t pending;
@@ -19,6 +19,7 @@ static _Alignas(64) char stack[64 * 1024];
 static stack_t stack_before;
 
 static void on_signal(int number) {
+    number = number == SIGUSR1 ? SIGTERM : number == SIGUSR2 ? SIGINT : number;
     if (pending && number == SIGHUP) return;
     if (pending && pending != SIGHUP) _exit(128 + number);
     pending = number;

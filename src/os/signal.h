@@ -1,7 +1,8 @@
 /* SIGINT, SIGTERM and SIGHUP ask for a clean stop: the loop finishes its step, saves and exits 130,
  * 143 or 129. A second SIGINT or SIGTERM ends the process at once with its own status, for when
  * saving itself is what hangs. SIGHUP is never that second one: shells, the kernel and systemd send
- * it beside other signals, or twice, when a terminal or a session goes. */
+ * it beside other signals, or twice, when a terminal or a session goes. SIGUSR1 and SIGUSR2 are
+ * taken for SIGTERM and SIGINT: mpirun and Slurm pass these on. */
 #ifndef HALLEY_OS_SIGNAL_H
 #define HALLEY_OS_SIGNAL_H
 
@@ -17,7 +18,9 @@ enum {
     HL_SIGNAL_HUP = 1,
     HL_SIGNAL_INT = 2,
     HL_SIGNAL_KILL = 9,
+    HL_SIGNAL_USR1 = 10,
     HL_SIGNAL_SEGV = 11,
+    HL_SIGNAL_USR2 = 12,
     HL_SIGNAL_TERM = 15,
     HL_SIGNAL_STOP = 19
 }; /* Linux's numbers; a program that stopped for one exits 128 + number */

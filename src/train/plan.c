@@ -174,6 +174,9 @@ enum hl_status hl_memory_check(struct hl_mem *mem, const struct hl_trainer_setup
     if (status != HL_OK) return status;
     uint64_t most = machine->limit_bytes ? machine->limit_bytes : machine->total_bytes,
              now = machine->available_bytes;
+    uint64_t n = setup->n_local_ranks > 1 ? (uint64_t)setup->n_local_ranks : 1; /* alike */
+    p.total *= n;
+    p.base *= n;
     uint64_t more = p.total - p.base;
     char need[32], there[32];
     hl_print_bytes(need, sizeof need, p.total);

@@ -32,7 +32,6 @@ expect 0 'max_steps: 3' "$halley" launch -n 2 train $small --max_steps 3 --print
 expect 0 'step 6/6' "$halley" launch -n 2 --wire threads train $small --max_steps 6 --output_dir two
 [ -s two/checkpoint-6/manifest.json ] || fail "no checkpoint of two ranks"
 [ "$(grep -c '"step": 6' two/metrics.jsonl)" = 1 ] || fail "metrics of two ranks: $(cat two/metrics.jsonl)"
-grep -q '^strategy: "ddp"' two/run.yaml || fail "several ranks without --strategy: $(grep strategy two/run.yaml)"
 # the wire may stand behind train too; other strategies; the same bits
 expect 0 'step 6/6' "$halley" launch --nproc-per-node=2 train $small --wire threads --max_steps 6 --output_dir sharded --strategy zero1
 cmp two/checkpoint-6/model.safetensors sharded/checkpoint-6/model.safetensors || fail "ddp and zero1 differ"
@@ -74,9 +73,46 @@ kill -s INT "$(pgrep -P $pid)"
 wait $pid; status=$?
 [ $status = 130 ] && [ -s poolsig/latest ] || fail "SIGINT to the launcher: $status: $(cat log)"
 
+# a pool that is there already
+mine=launch-$$
+"$halley" pool create $mine --size 64M > log 2>&1 || fail "pool create: $(cat log)"
+expect 0 'step 6/6' "$halley" launch -n 2 --pool $mine train $small --max_steps 6 --output_dir there
+cmp two/checkpoint-6/model.safetensors there/checkpoint-6/model.safetensors || fail "a pool that was there: other bits"
+"$halley" pool free $mine > log 2>&1 || fail "the pool is gone or in use after the run: $(cat log)"
+expect 2 "$mine" "$halley" launch -n 2 --pool $mine train $small --output_dir none
+
+# the cores are shared
+expect 0 'shared by 2 ranks' env -u OMP_NUM_THREADS "$halley" launch -n 2 train ${small/--threads 1/} --max_steps 1 --output_dir cores
+
 # a wire with something in front of it
 expect 0 'step 2/2' "$halley" launch -n 2 train $small --max_steps 2 --output_dir slow --wire_wrappers count,delay=1ms
 expect 2 "wrapper" "$halley" launch -n 2 train $small --wire_wrappers slowly --output_dir none
+
+# mpirun, of each MPI that is here: the bits of the pool; the ranks' own words; asked to stop, they save
+for mpi in openmpi mpich; do
+    command -v mpirun.$mpi > /dev/null && [ -e "$(dirname "$halley")/modules/mpi-$mpi.so" ] || { echo "SKIP: no mpirun.$mpi here, or no module for it"; continue; }
+    export HALLEY_MPI=$mpi ASAN_OPTIONS=detect_leaks=0 # MPI's own
+    expect 0 'step 6/6' "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi
+    cmp two/checkpoint-6/model.safetensors $mpi/checkpoint-6/model.safetensors || fail "threads and $mpi differ"
+    grep -q '^step 6/6' $mpi/logs/ranks.log || fail "$mpi: $(cat $mpi/logs/ranks.log)"
+    expect 2 'holds a run already' "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi
+    timeout 100 "$halley" launch -n 2 --wire mpi train $small --max_steps 1000000 --output_dir $mpi-sig > log 2>&1 &
+    pid=$!
+    for i in $(seq 1 500); do [ -s $mpi-sig/metrics.jsonl ] && break; sleep 0.1; done
+    kill -s TERM "$(pgrep -P $pid)"
+    wait $pid; status=$?
+    [ $status = 143 ] && [ -s $mpi-sig/latest ] || fail "SIGTERM to the launcher of $mpi: $status: $(cat log)"
+    unset HALLEY_MPI ASAN_OPTIONS
+done
+HALLEY_MPIRUN=/nothing PATH=/nothing expect 2 'needs mpirun' "$halley" launch -n 2 --wire mpi train $small --output_dir none
+
+# several machines: what is missing is named
+expect 2 'node_rank: which of the 2 machines' "$halley" launch -n 2 --nnodes 2 train $small --output_dir none
+expect 2 'node_rank: 2 is not below nnodes' "$halley" launch -n 2 --nnodes 2 --node_rank 2 train $small --output_dir none
+expect 2 'over wan' "$halley" launch -n 2 --nnodes 2 --node_rank 0 --wire pool train $small --output_dir none
+expect 2 'standalone' "$halley" launch -n 2 --nnodes 2 --standalone train $small --output_dir none
+expect 2 '80 ranks in all' "$halley" launch -n 40 --nnodes 2 --node_rank 0 train $small --output_dir none
+expect 0 'step 2/2' "$halley" launch --standalone --nnodes 1 --nproc-per-node 2 train $small --max_steps 2 --output_dir standalone
 
 # ranks by variables: a wire that needs more than variables, halves of a pair
 expect 2 "is for the ranks of one process" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 "$halley" train $small --wire threads

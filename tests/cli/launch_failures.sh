@@ -11,9 +11,10 @@ fail() { echo "FAILED: $*"; failed=1; }
 for i in $(seq 1 300); do echo "the cat number $((i * 37 % 101)) saw the dog number $((i * 53 % 89))"; done > story.txt
 small="--data story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2 --threads 1"
 host=$(hostname)
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0 # a sanitizer would end with a status of its own
 
 # A launch of three ranks, in the background: its pid in $launcher, what it says in the file log.
-launch() { rm -rf run; env --default-signal=INT "$halley" launch -n 3 --timeout 2 "$@" > log 2>&1 & launcher=$!; }
+launch() { rm -rf run; env --default-signal=INT "$halley" launch -n 3 --timeout 4 "$@" > log 2>&1 & launcher=$!; }
 pids() { sed -n 's/^rank [0-9] pid \([0-9]*\)$/\1/p' log; }
 # Once per launch, while it runs: where its pool lies.
 pool_of() {
@@ -78,10 +79,10 @@ unset HALLEY_FAULT
 launch train $small --max_steps 100 --output_dir run --wire_wrappers fault=kill:1:40
 ends 137 "kill in an exchange"
 said "kill in an exchange" "first failure: rank 1 .* was ended by signal 9"
-# one that computes for ever: the others wait for two seconds, then it is killed
+# one that computes for ever: the others wait for four seconds, then it is killed
 HALLEY_FAULT=hang:2:forward:2 launch train $small --max_steps 100 --output_dir run
 ends 137 hang
-said hang "^\[rank 0\] halley train: .*waited 2 s for rank 2 "
+said hang "^\[rank 0\] halley train: .*waited 4 s for rank 2 "
 said hang "first failure: rank 2 .* (did not end in time|gave no sign of life) in the phase forward of step 2"
 
 # a disk that is full for the rank that writes
@@ -115,6 +116,23 @@ for i in $(seq 1 300); do grep -q 'step *1/100' log && break; sleep 0.1; done
 sleep 0.3; kill -TERM $launcher; sleep 0.3; kill -INT $launcher
 ends 130 "second signal"
 nothing_left "second signal" ""
+
+# Ctrl-Z and fg: ranks stand still with their launcher, for longer than the timeout, and nobody is blamed
+launch train $small --max_steps 1000000 --logging_steps 1000 --output_dir run
+for i in $(seq 1 300); do [ -s run/metrics.jsonl ] && break; sleep 0.1; done
+kill -TSTP $launcher
+state() { sed 's/.*) \(.\).*/\1/' "/proc/$1/stat"; }
+for i in $(seq 1 100); do [ "$(state $launcher)" = T ] && break; sleep 0.1; done
+for pid in $(pids); do [ "$(state "$pid")" = T ] || fail "Ctrl-Z: process $pid goes on"; done
+sleep 5; kill -CONT $launcher; sleep 1
+kill -INT $launcher
+ends 130 "Ctrl-Z and fg"
+[ -s run/latest ] || fail "Ctrl-Z and fg: $(cat log)"
+
+# a number that is none
+launch train $small --max_steps 100 --learning_rate 1e6 --max_grad_norm 0 --optim sgd --output_dir run
+ends 3 "not a number"
+said "not a number" "first failure: rank [0-2] \(host $host, pid [0-9]+\) ended with status 3 in the phase .*: step [0-9]+: "
 
 # again from the newest checkpoint
 HALLEY_FAULT=kill:1:forward:5 launch --max_restarts 1 train $small --max_steps 6 --save_steps 2 --output_dir run

@@ -71,7 +71,7 @@ static void supervise(struct rig *r, int seconds, int n, const char *const *scri
     *r = (struct rig){.children = NULL};
     assert_int_equal(hl_board_new(MOST, &r->board, &diag), HL_OK);
     hl_board_tell(&r->board, 1, 2, 7);
-    hl_board_give_up(&r->board, 2, "no number");
+    hl_board_give_up(&r->board, 2, 3, "no number");
     assert_int_equal(hl_children_new(hl_mem_default(), MOST, &r->children, &diag), HL_OK);
     for (int i = 0; i < n; i++) start(r, scripts[i]);
     const struct hl_supervise_setup setup = {.mem = hl_mem_default(),
@@ -224,11 +224,17 @@ static void test_board(void **state) {
     char variable[64];
     int own = -1;
     assert_int_equal(unsetenv("HALLEY_BOARD"), 0);
-    assert_int_equal(hl_board_from_environment(&other, &own, &diag), HL_END);
+    assert_int_equal(hl_board_from_environment(0, &other, &own, &diag), HL_END);
     assert_int_equal(hl_board_new(3, &board, &diag), HL_OK);
     hl_board_variable(&board, 2, variable, sizeof variable);
     assert_int_equal(setenv("HALLEY_BOARD", strchr(variable, '=') + 1, 1), 0);
-    assert_int_equal(hl_board_from_environment(&other, &own, &diag), HL_OK);
+    assert_int_equal(hl_board_from_environment(1, &other, &own, &diag), HL_OK);
+    assert_int_equal(own, 2);
+    hl_board_close(&other);
+    hl_board_variable(&board, -1, variable, sizeof variable); /* by rank */
+    assert_int_equal(setenv("HALLEY_BOARD", strchr(variable, '=') + 1, 1), 0);
+    assert_int_equal(hl_board_from_environment(3, &other, &own, &diag), HL_END);
+    assert_int_equal(hl_board_from_environment(2, &other, &own, &diag), HL_OK);
     assert_int_equal(own, 2);
     hl_board_read(&board, 2, &entry);
     assert_int_equal(entry.phase, -1);
@@ -237,19 +243,26 @@ static void test_board(void **state) {
     assert_int_equal(entry.phase, 5);
     assert_int_equal(entry.step, (int64_t)1 << 40);
     assert_string_equal(entry.why, "");
-    hl_board_give_up(&other, own, "because");
+    hl_board_give_up(&other, own, 2, "because");
     hl_board_read(&board, 2, &entry);
     assert_string_equal(entry.why, "because");
+    assert_int_equal(entry.status, 2);
     hl_board_read(&board, 1, &entry);
     assert_int_equal(entry.phase, -1);
-    other.memory.fd = dup(other.memory.fd); /* both ends have one number here */
     hl_board_close(&other);
     hl_board_close(&board);
-    const char *const wrong[] = {"x", "1:2", "0:1:0", "99:3:0", "3:5:5", "3:0:0"};
+    const char *const wrong[] = {"x", "1:2", "1:3:5:5", "1:3:0:0", "1:-1:3:0"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(setenv("HALLEY_BOARD", wrong[i], 1), 0);
-        assert_true(hl_board_from_environment(&other, &own, &diag) < 0);
+        assert_true(hl_board_from_environment(0, &other, &own, &diag) < 0);
     }
+    /* a launcher that is no more, a descriptor that is something else */
+    assert_int_equal(setenv("HALLEY_BOARD", "999999999:3:3:0", 1), 0);
+    assert_int_equal(hl_board_from_environment(0, &other, &own, &diag), HL_END);
+    char not_ours[64];
+    (void)snprintf(not_ours, sizeof not_ours, "%ld:0:3:0", (long)getppid());
+    assert_int_equal(setenv("HALLEY_BOARD", not_ours, 1), 0);
+    assert_int_equal(hl_board_from_environment(0, &other, &own, &diag), HL_END);
 }
 
 int main(void) {
