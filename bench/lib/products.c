@@ -50,7 +50,8 @@ int bench_products_of(const struct hl_model *model, int64_t N, int64_t R,
     append_matrix(&list, "proj", N, inner, C, L, false);
     append_matrix(&list, "up", N, C, c->family == HL_FAMILY_GPT2 ? F : 2 * F, L, false);
     append_matrix(&list, "down", N, F, C, L, false);
-    append_matrix(&list, "head", R, C, model->padded_vocab, (N + R - 1) / R, true);
+    append_matrix(&list, "head", R, C, model->padded_vocab, N / R, true);
+    if (N % R) append_matrix(&list, "head", N % R, C, model->padded_vocab, 1, true);
     return list.n;
 }
 

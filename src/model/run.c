@@ -104,9 +104,9 @@ static int64_t chunk_rows(const struct hl_model_run *run, int64_t N) {
 
 /* What the head needs in its forward. */
 static void carve_head_buffers(struct hl_model_run *run, struct carve *c) {
-    int64_t rows = chunk_rows(run, run->max_tokens);
-    run->logits_RV = carve(c, rows * run->V, 4);
-    run->loss_R = carve(c, rows, 4);
+    run->chunk_rows = chunk_rows(run, run->max_tokens);
+    run->logits_RV = carve(c, run->chunk_rows * run->V, 4);
+    run->loss_R = carve(c, run->chunk_rows, 4);
 }
 
 static void carve_buffers(struct hl_model_run *run, struct carve *c,

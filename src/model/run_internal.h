@@ -53,7 +53,7 @@ struct hl_model_run {
     void *wide_a, *wide_b;      /* T, [N, max(E, U, F)] */
     float *logits_RV, *loss_R;
     float *head_mean_N, *head_rstd_N;
-    int64_t chunk_rows; /* R, for the batch at hand */
+    int64_t chunk_rows; /* R, for the batch at hand; before the first, the most there can be */
     float *row_scratch; /* of norm and bias backward */
     void *attention_scratch;
     size_t attention_scratch_bytes;

@@ -14,6 +14,9 @@ grep -Eq '^  f32   [0-9.]+ ms, [0-9.]+ tok/s' out || fail "no f32 step"
 grep -Eq '^  bf16  [0-9.]+ ms, [0-9.]+ tok/s' out || fail "no bf16 step"
 if grep -q '^attention' out; then fail "--only step measures more"; fi
 
+"$halley" bench $small --only products >out || fail "products"
+grep -Eq '^  head dW ' out && grep -Eq '^  all in bf16 [0-9.]+ s, [0-9.]+ GFLOP/s$' out || fail "no products"
+
 "$halley" bench $small --only attention --numbers f32 >out || fail "attention"
 grep -Eq '^  f32   [0-9.]+ ms for a layer' out || fail "no attention"
 if grep -q '^  bf16' out; then fail "--numbers f32 measures bf16"; fi
