@@ -81,7 +81,7 @@ static double quota_v1(const char *folder) {
 static void read_name(const char *root, char *out, size_t capacity) {
     unsigned brand[12] = {0};
     (void)root;
-    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return;
+    if ((unsigned)__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return; /* int for clang */
     for (unsigned i = 0; i < 3; i++)
         __get_cpuid(0x80000002u + i, &brand[4 * i], &brand[4 * i + 1], &brand[4 * i + 2],
                     &brand[4 * i + 3]);

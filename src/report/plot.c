@@ -77,7 +77,7 @@ static void find_spans(const struct hl_plot *plot, struct span *x, struct span *
 /* A span of one value gets some room around it. */
 static void open_up(struct span *span, bool is_log) {
     if (span->hi > span->lo) return;
-    double room = is_log ? span->lo * 0.5 : span->lo ? fabs(span->lo) * 0.1 : 1;
+    double room = is_log ? span->lo * 0.5 : span->lo != 0 ? fabs(span->lo) * 0.1 : 1;
     span->lo -= room;
     span->hi += room;
 }

@@ -58,7 +58,7 @@ void hl_words_percent(char out[HL_WORDS], double share) {
 
 void hl_words_value(char out[HL_WORDS], double value) {
     double size = fabs(value);
-    if (isfinite(value) && size && (size >= 99999.5 || size < 1e-3))
+    if (isfinite(value) && size != 0 && (size >= 99999.5 || size < 1e-3))
         print_scientific(out, value, 4);
     else if (!isfinite(value) || size == 0) hl_print_fixed(out, HL_WORDS, value, 0);
     else

@@ -9,8 +9,6 @@
  *   pool */
 #include "wires/pool_memory.h"
 
-#include <string.h>
-
 enum { LINE = sizeof(struct hl_line) };
 
 /* ---- where ---- */
@@ -43,16 +41,12 @@ static enum hl_flush flush_of(struct hl_pool_cpu *cpu) {
     return ((struct hl_pool_real_cpu *)(void *)cpu)->flush;
 }
 static void real_store_line(struct hl_pool_cpu *cpu, void *to, const struct hl_line *line) {
-    struct hl_line *t = to;
     (void)cpu;
-    memcpy(&t->bytes, &line->bytes, LINE - sizeof line->value);
-    __atomic_store_n(&t->value, line->value, __ATOMIC_RELEASE);
+    hl_line_store(to, line);
 }
 static void real_load_line(struct hl_pool_cpu *cpu, const void *from, struct hl_line *out) {
-    const struct hl_line *f = from;
     (void)cpu;
-    out->value = __atomic_load_n(&f->value, __ATOMIC_ACQUIRE);
-    memcpy(&out->bytes, &f->bytes, LINE - sizeof out->value);
+    hl_line_load(from, out);
 }
 static void real_stream(struct hl_pool_cpu *cpu, void *to, const void *from, size_t n) {
     (void)cpu;

@@ -12,6 +12,7 @@
 
 enum {
     LINE = sizeof(struct hl_line),
+    LINE_WORDS = LINE / sizeof(uint64_t),
     SPINS = 64,
     WATCH_NS = 1000000, /* several kernels: peers are looked at so often, each look costs */
     PEER_LINES = 8,     /* state, heart, grave, host, why: see `peer_line` */
@@ -107,6 +108,23 @@ static size_t slot_offset(const struct ring *r, struct hl_stream t, uint64_t seq
            in_row / devices * s->part_bytes;
 }
 
+/* ---- lines ---- */
+
+static_assert(offsetof(struct hl_line, value) == 0, "value is the first word");
+
+void hl_line_store(void *to, const struct hl_line *line) {
+    uint64_t *words = to, copy[LINE_WORDS];
+    memcpy(copy, line, LINE);
+    for (int i = LINE_WORDS; i-- > 0;) __atomic_store_n(&words[i], copy[i], __ATOMIC_RELEASE);
+}
+
+void hl_line_load(const void *from, struct hl_line *line_out) {
+    const uint64_t *words = from;
+    uint64_t copy[LINE_WORDS];
+    for (int i = 0; i < LINE_WORDS; i++) copy[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
+    memcpy(line_out, copy, LINE);
+}
+
 /* ---- coherent memory ---- */
 
 static void *coherent_room(struct hl_ring_memory *m, size_t stream, size_t offset, size_t bytes) {
@@ -118,14 +136,10 @@ static void coherent_publish(struct hl_ring_memory *m, size_t stream, size_t off
     atomic_thread_fence(memory_order_seq_cst); /* streaming stores too are done after this */
 }
 static void coherent_ring(struct hl_ring_memory *m, size_t offset, const struct hl_line *line) {
-    struct hl_line *to = (struct hl_line *)(void *)(m->base + offset);
-    memcpy(&to->bytes, &line->bytes, LINE - sizeof line->value);
-    __atomic_store_n(&to->value, line->value, __ATOMIC_RELEASE);
+    hl_line_store(m->base + offset, line);
 }
 static void coherent_look(struct hl_ring_memory *m, size_t offset, struct hl_line *out) {
-    struct hl_line *from = (struct hl_line *)(void *)(m->base + offset);
-    out->value = __atomic_load_n(&from->value, __ATOMIC_ACQUIRE);
-    memcpy(&out->bytes, &from->bytes, LINE - sizeof out->value);
+    hl_line_load(m->base + offset, out);
 }
 static const void *coherent_fetch(struct hl_ring_memory *m, size_t offset, size_t bytes) {
     (void)bytes;

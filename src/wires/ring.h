@@ -16,6 +16,11 @@ struct hl_line {
     uint32_t bytes, incarnation;
     uint64_t rest[6];
 };
+/* Store and load the line at an address of memory that ranks share. A line is looked at while it is
+ * written, so each of its words is an atomic, and whoever sees one sees all that was written before
+ * it. The words of one line may still be of two writings; value is never newer than the others. */
+void hl_line_store(void *to, const struct hl_line *line);
+void hl_line_load(const void *from, struct hl_line *line_out);
 
 /* The bytes of a ring, and what makes them visible. Offsets from its start. */
 struct hl_ring_memory;

@@ -6,7 +6,7 @@ float case_element(int64_t i, int r) {
     x ^= x >> 15;
     x *= 2246822519u;
     x ^= x >> 13;
-    return ((float)(x & 0xffff) - 32768.0f) * (1.0f / (1 << (x >> 28)));
+    return ((float)(x & 0xffff) - 32768.0f) * (1.0f / (float)(1 << (x >> 28)));
 }
 static float rounded(float x) { return hl_bf16_to_f32(hl_bf16_from_f32(x)); }
 

@@ -23,8 +23,7 @@ static const char *const usual[N_PARTS] = {
     [ADDED] = "\"added_tokens\": [], ",
     [NORMALIZER] = "\"normalizer\": null, ",
     [PRE] = "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
-            "\"trim_offsets\": "
-            "true, \"use_regex\": true}, ",
+            "\"trim_offsets\": true, \"use_regex\": true}, ",
     [POST] = "\"post_processor\": null, ",
     [DECODER] = "\"decoder\": {\"type\": \"ByteLevel\"}, ",
     [FLAGS] = "\"type\": \"BPE\", \"dropout\": null, ",

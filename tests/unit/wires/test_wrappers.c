@@ -299,7 +299,7 @@ static float element(int64_t i, int r) {
     uint32_t x = (uint32_t)(i * 2654435761u) ^ ((uint32_t)r * 40503u * 65537u);
     x ^= x >> 15;
     x *= 2246822519u;
-    return ((float)(x & 0xffff) - 32768.0f) * (1.0f / (1 << (x >> 28)));
+    return ((float)(x & 0xffff) - 32768.0f) * (1.0f / (float)(1 << (x >> 28)));
 }
 
 struct results {
