@@ -1,11 +1,13 @@
 /* Addresses, routes and doors, all on this machine. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,6 +15,14 @@
 #include <cmocka.h>
 
 #include "os/net.h"
+
+/* A bare chroot has no /etc/hosts. */
+static bool knows_localhost(void) {
+    struct addrinfo *list = NULL;
+    bool known = !getaddrinfo("localhost", NULL, NULL, &list);
+    if (known) freeaddrinfo(list);
+    return known;
+}
 
 static void test_resolve(void **state) {
     struct hl_net_address a;
@@ -27,8 +37,10 @@ static void test_resolve(void **state) {
     assert_false(a.loopback || a.ipv6);
     assert_int_equal(hl_net_resolve("127.3.2.1:1", &a, &diag), HL_OK);
     assert_true(a.loopback);
-    assert_int_equal(hl_net_resolve("localhost:1", &a, &diag), HL_OK);
-    assert_true(a.loopback);
+    if (knows_localhost()) {
+        assert_int_equal(hl_net_resolve("localhost:1", &a, &diag), HL_OK);
+        assert_true(a.loopback);
+    } else print_message("SKIP: this machine does not know the name localhost\n");
     assert_int_equal(hl_net_resolve("[::1]:65535", &a, &diag), HL_OK);
     assert_true(a.loopback && a.ipv6);
     assert_string_equal(a.ip, "::1");
