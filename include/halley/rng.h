@@ -28,5 +28,7 @@ double hl_rng_normal(uint64_t seed, enum hl_rng_stream stream,
 /* Element index of a permutation of [0, n) named by key: Feistel network with cycle walking, O(1),
  * no memory. */
 uint64_t hl_permute(uint64_t index, uint64_t n, uint64_t key);
+/* The index whose element is image: hl_permute_back(hl_permute(i, n, key), n, key) == i. */
+uint64_t hl_permute_back(uint64_t image, uint64_t n, uint64_t key);
 
 #endif

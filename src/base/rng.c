@@ -54,22 +54,50 @@ double hl_rng_normal(uint64_t seed, enum hl_rng_stream stream, uint64_t index) {
 
 /* Four Feistel rounds over 2w bits, the smallest even width that holds n; indices that land outside
  * walk on (expected fewer than four walks, since 2^(2w) < 4n). */
+enum { ROUNDS = 4 };
+
+static int half_width(uint64_t n) {
+    int half = 1;
+    while (half < 32 && (uint64_t)1 << (2 * half) < n) half++;
+    return half;
+}
+
+static uint32_t mix(uint64_t half_index, uint32_t round, uint64_t key) {
+    const uint32_t counter[4] = {(uint32_t)half_index, round, 0x68616c6cu, 0},
+                   k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    uint32_t r[4];
+    hl_philox4x32(counter, k, r);
+    return r[0];
+}
+
 uint64_t hl_permute(uint64_t index, uint64_t n, uint64_t key) {
     assert(index < n);
     if (n <= 1) return index;
-    int half = 1;
-    while (half < 32 && (uint64_t)1 << (2 * half) < n) half++;
-    uint64_t mask = ((uint64_t)1 << half) - 1;
-    uint64_t x = index;
+    int half = half_width(n);
+    uint64_t mask = ((uint64_t)1 << half) - 1, x = index;
     do {
         uint64_t left = x >> half, right = x & mask;
-        for (uint32_t round = 0; round < 4; round++) {
-            uint32_t counter[4] = {(uint32_t)right, round, 0x68616c6cu, 0},
-                     k[2] = {(uint32_t)key, (uint32_t)(key >> 32)}, r[4];
-            hl_philox4x32(counter, k, r);
-            uint64_t next = left ^ (r[0] & mask);
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            uint64_t next = left ^ (mix(right, round, key) & mask);
             left = right;
             right = next;
+        }
+        x = left << half | right;
+    } while (x >= n);
+    return x;
+}
+
+uint64_t hl_permute_back(uint64_t image, uint64_t n, uint64_t key) {
+    assert(image < n);
+    if (n <= 1) return image;
+    int half = half_width(n);
+    uint64_t mask = ((uint64_t)1 << half) - 1, x = image;
+    do {
+        uint64_t left = x >> half, right = x & mask;
+        for (uint32_t round = ROUNDS; round-- > 0;) {
+            uint64_t before = right ^ (mix(left, round, key) & mask);
+            right = left;
+            left = before;
         }
         x = left << half | right;
     } while (x >= n);

@@ -23,25 +23,40 @@ static uint64_t document_end(const struct hl_store *store, uint64_t d) {
     return d + 1 < store->n_documents ? store->document_D[d + 1] : store->n_tokens;
 }
 
-static enum hl_status by_documents(const struct division *division, double fraction,
-                                   struct hl_diag *diag) {
-    uint64_t n = division->n_documents, n_held = (uint64_t)((double)n * fraction + 0.5), d = 0;
-    n_held = n_held < 1 ? 1 : n_held > n - 1 ? n - 1 : n_held;
-    for (size_t k = 0; k < division->source->n_stores; k++) {
+static enum hl_status deal_documents(const struct division *division, const uint8_t *held_bits,
+                                     struct hl_diag *diag) {
+    struct hl_source *source = division->source;
+    for (size_t k = 0, d = 0; k < source->n_stores; k++) {
         const struct hl_store *store = store_of(division, k);
         for (uint64_t i = 0; i < store->n_documents; i++, d++) {
-            bool held = hl_permute(d, n, SPLIT_KEY) < n_held;
-            struct hl_text_stream *stream =
-                held ? &division->source->validation : &division->source->train;
+            bool held = held_bits[d / 8] >> d % 8 & 1;
             uint64_t start = store->document_D[i];
             enum hl_status status =
-                hl_stream_add(stream, store, start, document_end(store, i) - start, diag);
+                hl_stream_add(held ? &source->validation : &source->train, store, start,
+                              document_end(store, i) - start, diag);
             if (status) return status;
         }
     }
-    division->source->train.first_input = division->source->validation.first_input =
-        division->dataset->start_token;
+    source->train.first_input = source->validation.first_input = division->dataset->start_token;
     return HL_OK;
+}
+
+/* Document d is held out when hl_permute(d) < n_held. The permutation is asked backwards, for the
+ * few that are: it costs more than reading a short line. */
+static enum hl_status by_documents(const struct division *division, double fraction,
+                                   struct hl_diag *diag) {
+    struct hl_mem *mem = division->dataset->mem;
+    uint64_t n = division->n_documents, n_held = (uint64_t)((double)n * fraction + 0.5);
+    n_held = n_held < 1 ? 1 : n_held > n - 1 ? n - 1 : n_held;
+    uint8_t *held_bits = hl_alloc(mem, n / 8 + 1, 1);
+    if (!held_bits) return hl_fail_memory(diag, n / 8 + 1, "the list of held-out documents");
+    for (uint64_t i = 0; i < n_held; i++) {
+        uint64_t d = hl_permute_back(i, n, SPLIT_KEY);
+        held_bits[d / 8] |= (uint8_t)(1 << d % 8);
+    }
+    enum hl_status status = deal_documents(division, held_bits, diag);
+    hl_free(mem, held_bits);
+    return status;
 }
 
 /* The last `n_held` tokens of the stream are held out; the token before them is their first input.

@@ -30,6 +30,7 @@ static void test_permutation(void **state) {
                 uint64_t x = hl_permute(i, n, key);
                 assert_true(x < n);
                 assert_int_equal(seen[x]++, 0);
+                assert_int_equal(hl_permute_back(x, n, key), i);
             }
         }
 }
