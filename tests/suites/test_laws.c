@@ -5,6 +5,8 @@
  * also shown a strategy that breaks it. */
 #include "support/law_runs.h"
 
+#include <jansson.h>
+
 #include "halley/text_number.h"
 #include "os/parallel.h"
 #include "strategies/data_parallel.h"
@@ -693,6 +695,154 @@ static void test_wires_agree(void **state) {
     close_world(&w);
 }
 
+/* ---- 10: the curve that PyTorch computes ---- */
+
+enum { CURVE_RANKS = 2, CURVE_STEPS = 20 };
+
+static void open_curve_world(struct world *w) {
+    char steps[16];
+    (void)snprintf(steps, sizeof steps, "%d", CURVE_STEPS);
+    open_world(w, "adamw");
+    set_word(w, "max_steps", steps);
+    set_word(w, "learning_rate", "0.003");
+    set_word(w, "gradient_accumulation_steps", "2");
+}
+
+/* Strategies without caps have the bits of ddp, and one curve; another one needs its own, from a
+ * program apart. */
+static json_t *open_curve(const struct hl_strategy *s, char *path, size_t capacity) {
+    const char *root = getenv("HALLEY_TEST_DATA");
+    assert_non_null(root);
+    (void)snprintf(path, capacity, "%s/../golden/curves/%s.json", root,
+                   s->caps ? s->name : "exact");
+    return json_load_file(path, 0, NULL);
+}
+
+static bool follows(const struct law_run *run, const json_t *curve, const char *key,
+                    const double *values, char why[LAW_WHY]) {
+    const json_t *want = json_object_get(curve, key);
+    if (!law_run_is_good(run, why)) return false;
+    for (int i = 0; i < run->plan.n_steps; i++) {
+        double w = json_real_value(json_array_get(want, (size_t)i));
+        if (fabs(values[i] - w) <= 1e-5 * fabs(w)) continue;
+        return (void)snprintf(why, LAW_WHY, "step %d: %s is %.9g, and the curve says %.9g", i + 1,
+                              key, values[i], w),
+               false;
+    }
+    return true;
+}
+
+static void test_golden_curves(void **state) {
+    struct world w;
+    (void)state;
+    open_curve_world(&w);
+    for (int s = 0; hl_strategies()[s]; s++) {
+        char path[4096], name[200], why[LAW_WHY];
+        set_word(&w, "strategy", hl_strategies()[s]->name);
+        const struct law_plan plan = {.world = &w,
+                                      .n_ranks = ranks_for(hl_strategies()[s], &w, CURVE_RANKS),
+                                      .n_steps = CURVE_STEPS};
+        if (plan.n_ranks != CURVE_RANKS) continue; /* rows of a step are another number */
+        json_t *curve = open_curve(hl_strategies()[s], path, sizeof path);
+        if (!curve) fail_msg("%s has no curve: %s", hl_strategies()[s]->name, path);
+        struct law_run *run = law_run(&plan);
+        law_run_name(&plan, name, sizeof name);
+        const struct law_rank *k = &run->ranks[0];
+        if (!follows(run, curve, "loss", k->loss, why) ||
+            !follows(run, curve, "grad_norm", k->norm, why))
+            fail_msg("a law is broken: the golden curve: %s: %s", name, why);
+        law_run_free(run);
+        json_decref(curve);
+    }
+    close_world(&w);
+}
+
+static json_t *listed(const int32_t *values, int64_t n) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++) (void)json_array_append_new(list, json_integer(values[i]));
+    return list;
+}
+static json_t *curve_step(struct hl_trainer *t, struct hl_loader *loader, int64_t n_rows, int i) {
+    struct hl_batch batch;
+    struct hl_diag diag;
+    json_t *sequences = json_array();
+    assert_int_equal(hl_loader_rows(loader, i * n_rows, n_rows, &batch, &diag), HL_OK);
+    for (int64_t s = 0; s < batch.n_sequences; s++) {
+        int64_t first = batch.offsets[s], n = batch.offsets[s + 1] - first;
+        json_t *one = json_pack("{s:o, s:o}", "tokens", listed(batch.token_N + first, n), "targets",
+                                listed(batch.target_N + first, n));
+        (void)json_array_append_new(sequences, one);
+    }
+    return json_pack("{s:f, s:o}", "learning_rate", hl_learning_rate(&t->rate, i, 1), "sequences",
+                     sequences);
+}
+
+/* What make_curves.py reads. */
+static void test_write_curve_inputs(void **state) {
+    const char *folder = getenv("HALLEY_CURVE_INPUTS");
+    struct hl_diag diag = {0};
+    struct world w;
+    char path[4096];
+    (void)state;
+    if (!folder) return;
+    open_curve_world(&w);
+    struct hl_trainer *t = new_trainer(&w);
+    struct hl_loader *loader;
+    int64_t rows = t->step_rows * CURVE_RANKS;
+    if (hl_trainer_save(t, folder, NULL, NULL, &diag) != HL_OK) fail_msg("%s", diag.text);
+    assert_int_equal(
+        hl_loader_new(hl_mem_default(), w.dataset, HL_SPLIT_TRAIN, rows, &loader, &diag), HL_OK);
+    json_t *steps = json_array();
+    for (int i = 0; i < CURVE_STEPS; i++)
+        (void)json_array_append_new(steps, curve_step(t, loader, rows, i));
+    json_t *all = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:o}", "weight_decay", w.optimizer.weight_decay, "adam_beta1",
+        w.optimizer.adam_beta1, "adam_beta2", w.optimizer.adam_beta2, "adam_epsilon",
+        w.optimizer.adam_epsilon, "max_grad_norm", w.train.max_grad_norm, "steps", steps);
+    (void)snprintf(path, sizeof path, "%s/batches.json", folder);
+    assert_int_equal(json_dump_file(all, path, 0), 0);
+    json_decref(all);
+    hl_loader_free(loader);
+    hl_trainer_free(t);
+    close_world(&w);
+}
+
+/* ---- another number of ranks is another rounding, and no more ---- */
+
+static void test_numbers_of_ranks_differ_by_rounding(void **state) {
+    static const int ranks[] = {1, 2, 3, 4, 6};
+    struct world w;
+    struct law_run *runs[5];
+    double early = 0, late = 0;
+    (void)state;
+    open_world(&w, "adamw");
+    set_word(&w, "learning_rate", "0.001");
+    set_word(&w, "max_steps", "100");
+    set_word(&w, "gradient_accumulation_steps", "1");
+    for (int n = 0; n < 5; n++) {
+        static const char *const strategies[] = {"single", "ddp", "zero1", "zero2", "zero3"};
+        char rows[16], why[LAW_WHY];
+        (void)snprintf(rows, sizeof rows, "%d", 12 / ranks[n]);
+        set_word(&w, "strategy", strategies[n]);
+        set_word(&w, "per_device_train_batch_size", rows);
+        const struct law_plan plan = {.world = &w, .n_ranks = ranks[n], .n_steps = 100};
+        runs[n] = law_run(&plan);
+        if (!law_run_is_good(runs[n], why)) fail_msg("%s", why);
+        for (int i = 0; i < plan.n_steps; i++) {
+            double by = fabs(runs[n]->ranks[0].loss[i] / runs[0]->ranks[0].loss[i] - 1);
+            if (by > 1e-5 || (i < 10 && by > 1e-6))
+                fail_msg("%d ranks (%s), step %d: the loss differs from one rank's by %.2g",
+                         ranks[n], strategies[n], i + 1, by);
+            if (i < 10 && by > early) early = by;
+            if (by > late) late = by;
+        }
+    }
+    print_message("losses of 2 to 6 ranks against one: %.1e in 10 steps, %.1e in 100\n", early,
+                  late);
+    for (int n = 0; n < 5; n++) law_run_free(runs[n]);
+    close_world(&w);
+}
+
 /* ---- the laws notice ---- */
 
 /* ddp, with something added at the end of each step. */
@@ -803,6 +953,9 @@ int main(void) {
         cmocka_unit_test(test_a_silent_rank_is_named),
         cmocka_unit_test(test_a_rank_killed_while_saving),
         cmocka_unit_test(test_wires_agree),
+        cmocka_unit_test(test_golden_curves),
+        cmocka_unit_test(test_write_curve_inputs),
+        cmocka_unit_test(test_numbers_of_ranks_differ_by_rounding),
         cmocka_unit_test(test_laws_notice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include "support/meeting.h"
 #include "support/trainer_fixture.h"
 
-enum { LAW_RANKS = 8, LAW_STEPS = 16, LAW_FLOATS = 1 << 17, LAW_BLOCKS = 16, LAW_WHY = 700 };
+enum { LAW_RANKS = 8, LAW_STEPS = 100, LAW_FLOATS = 1 << 17, LAW_BLOCKS = 16, LAW_WHY = 700 };
 
 struct law_plan {
     const struct world *world; /* its options name the strategy */
