@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "halley/text_number.h"
+
 static struct hl_mail *mail_of(struct hl_wire *wire) { return (struct hl_mail *)(void *)wire; }
 
 /* ---- where things lie ---- */
@@ -192,6 +194,7 @@ static const char *take(struct hl_mail *m, int peer, const struct hl_mail_head *
                         const void *data) {
     struct hl_peer *p = &m->peers[peer];
     char why[sizeof p->why];
+    int64_t rank;
     if (head->lane >= m->wire.n_lanes || head->to_everyone > 1) return "no such stream";
     switch (head->kind) {
     case HL_MAIL_PART:
@@ -205,6 +208,9 @@ static const char *take(struct hl_mail *m, int peer, const struct hl_mail_head *
     case HL_MAIL_STATE:
         p->phase = (enum hl_phase)head->phase;
         p->step = head->number;
+        (void)snprintf(why, sizeof why, "%.*s", (int)head->bytes, (const char *)data);
+        p->waits = hl_parse_i64(why, &rank) && rank >= 0 && rank < m->wire.n_ranks;
+        p->waits_for = p->waits ? (int)rank : 0;
         return NULL;
     default: return "not a message of ours";
     }
@@ -231,7 +237,9 @@ void hl_mail_tell(struct hl_wire *wire, enum hl_phase phase, int64_t step) {
     struct hl_mail *m = mail_of(wire);
     m->peers[wire->rank].phase = phase;
     m->peers[wire->rank].step = step;
-    if (!m->failed) hl_mail_send_all(m, HL_MAIL_STATE, step, "");
+    char waits_for[16] = "";
+    if (wire->waits) (void)snprintf(waits_for, sizeof waits_for, "%d", wire->waits_for);
+    if (!m->failed) hl_mail_send_all(m, HL_MAIL_STATE, step, waits_for);
 }
 
 void hl_mail_peer(struct hl_wire *wire, int rank, struct hl_peer *out) {

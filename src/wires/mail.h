@@ -13,7 +13,7 @@ enum hl_mail_kind {
     HL_MAIL_HELLO = 1, /* the transport's own: number is what it likes */
     HL_MAIL_PART,      /* number: of the part in its stream, from 1 */
     HL_MAIL_ACK,       /* number: of the last part that was released */
-    HL_MAIL_STATE,     /* number: the step */
+    HL_MAIL_STATE,     /* number: the step; text: the rank that is waited for, or none */
     HL_MAIL_LEFT,
     HL_MAIL_FAILED, /* the payload says why */
 };

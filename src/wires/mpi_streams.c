@@ -30,7 +30,8 @@ static const int64_t LONGEST_SLEEP_NS = 500000, WATCH_EVERY_NS = 20000000,
 struct words {
     uint32_t version;
     int32_t state, phase, n_lanes,
-        cause; /* cause, FAILED: the rank whose failure it was; -1: own */
+        cause;         /* cause, FAILED: the rank whose failure it was; -1: own */
+    int32_t waits_for; /* for a long time; -1: nobody */
     int64_t step, pid;
     uint64_t part_bytes, space;     /* space: hl_process_space */
     uint64_t sent[HL_MAX_LANES][2]; /* parts, to the one who reads this and to everyone */
@@ -300,6 +301,7 @@ static void tell(struct hl_wire *wire, enum hl_phase phase, int64_t step) {
     struct mpi *m = mpi_of(wire);
     m->me.phase = (int32_t)phase;
     m->me.step = step;
+    m->me.waits_for = wire->waits ? wire->waits_for : -1;
     for (int p = 0; p < wire->n_ranks; p++) m->peers[p].untold = p != wire->rank;
     say_news(m);
 }
@@ -311,7 +313,9 @@ static void peer(struct hl_wire *wire, int rank, struct hl_peer *out) {
     *out = (struct hl_peer){.state = (enum hl_peer_state)words->state,
                             .phase = (enum hl_phase)words->phase,
                             .step = words->step,
-                            .pid = words->pid};
+                            .pid = words->pid,
+                            .waits = words->waits_for >= 0,
+                            .waits_for = words->waits_for};
     memcpy(out->host, words->host, sizeof out->host);
     memcpy(out->why, words->why, sizeof out->why);
     if (!p->dead || out->state == HL_PEER_FAILED) return;
@@ -503,6 +507,7 @@ static void introduce(struct mpi *m) {
                            .state = HL_PEER_ALIVE,
                            .phase = HL_PHASE_START,
                            .n_lanes = m->wire.n_lanes,
+                           .waits_for = -1,
                            .pid = getpid(),
                            .part_bytes = m->wire.part_bytes,
                            .space = hl_process_space()};

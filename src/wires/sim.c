@@ -213,6 +213,8 @@ static void tell(struct hl_wire *wire, enum hl_phase phase, int64_t step) {
     struct hl_peer *self = &enter(wire)->ranks[wire->rank].self;
     self->phase = phase;
     self->step = step;
+    self->waits = wire->waits;
+    self->waits_for = wire->waits_for;
 }
 
 static void peer(struct hl_wire *wire, int rank, struct hl_peer *out) {

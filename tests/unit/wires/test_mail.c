@@ -175,6 +175,20 @@ static void test_what_ranks_tell(void **state) {
     take(&h, 1, HL_MAIL_STATE, 0, 0, 12, 0);
     hl_mail_peer(w, 1, &p);
     assert_int_equal(p.step, 12);
+    assert_false(p.waits);
+    static const char *const said[] = {"2", "3", "x", ""};
+    for (size_t i = 0; i < 4; i++) {
+        const struct hl_mail_head head = {
+            .kind = HL_MAIL_STATE, .number = 12, .bytes = (uint32_t)strlen(said[i])};
+        hl_mail_take(&h.mail, 1, &head, said[i]);
+        hl_mail_peer(w, 1, &p);
+        assert_true(p.waits == (i == 0) && p.waits_for == (i == 0 ? 2 : 0));
+    }
+    w->waits = true;
+    w->waits_for = 1;
+    hl_mail_tell(w, HL_PHASE_SAVE, 9);
+    assert_true(h.last.kind == HL_MAIL_STATE && h.last.bytes == 1);
+    assert_memory_equal(h.data, "1", 1);
     take(&h, 1, HL_MAIL_FAILED, 0, 0, 0, 12);
     hl_mail_peer(w, 1, &p);
     assert_int_equal(p.state, HL_PEER_FAILED);
