@@ -17,6 +17,7 @@ struct law_plan {
     const char *folder;      /* output_dir of checkpoints */
     bool save, evaluate;     /* before the first step and after each one */
     bool save_at_end;
+    int lost;                          /* the rank that a fault of `wrappers` takes away */
     int64_t timeout_ns;                /* of the group; 0: 30 s */
     int failing_rank;                  /* with fail_at: whose allocation */
     long fail_at;                      /* of a trainer's making; 0: none */

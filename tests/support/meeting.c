@@ -7,18 +7,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "os/net.h"
 #include "os/parallel.h"
 #include "wires/pool.h"
+#include "wires/sim.h"
 #include "wires/wires.h"
 #include "wires/wrappers.h"
 
 struct host {
     const struct meeting *m;
     void (*body)(struct rank_context *r);
-    const struct hl_wire_plugin *plugin;
-    struct hl_threads_shared *threads;
+    const struct kind *kind;
+    struct hl_threads_shared *threads; /* that of its kind; the others NULL */
     struct hl_pool *pool;
-    const char *address;
+    struct hl_sim *sim;
+    char address[HL_PATH_CAPACITY];
     struct rank_context *ranks; /* [n_ranks], shared with processes */
     pid_t pids[HL_MAX_RANKS];
 };
@@ -33,15 +36,10 @@ void meeting_memory_free(void *memory, size_t bytes) {
 
 /* ---- wires ---- */
 
-bool meeting_possible(const char *wire, bool *processes_out) {
-    static const char *const known[] = {"threads", "pool"};
-    const struct hl_wire_plugin *plugin;
-    if (hl_wire_find(wire, &plugin, NULL) != HL_OK || plugin->available(NULL) != HL_OK)
-        return false;
-    if (processes_out) *processes_out = plugin->processes;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(wire, known[i])) return true;
-    return false; /* as mpi: only its own launcher can start the ranks */
+static enum hl_status open_threads(struct host *h, struct hl_diag *diag) {
+    const struct meeting *m = h->m;
+    return hl_threads_wire_new(hl_mem_default(), m->n_ranks, m->n_lanes, m->part_bytes, &h->threads,
+                               diag);
 }
 
 static enum hl_status open_pool(struct host *h, struct hl_diag *diag) {
@@ -51,22 +49,62 @@ static enum hl_status open_pool(struct host *h, struct hl_diag *diag) {
                                            .one_kernel = true,
                                            .dead_after_ns = 60000000000};
     enum hl_status status = hl_pool_wire_new(hl_mem_default(), &spec, &h->pool, diag);
-    if (status == HL_OK) h->address = h->pool->address;
+    if (status == HL_OK) (void)snprintf(h->address, sizeof h->address, "%s", h->pool->address);
     return status;
 }
 
-static enum hl_status open_host(struct host *h, struct hl_diag *diag) {
+static enum hl_status open_wan(struct host *h, struct hl_diag *diag) {
+    struct hl_net_address at = {.ip = "127.0.0.1"};
+    int s = hl_net_listen(&at, diag); /* a port that is free now */
+    if (s < 0) return HL_E_IO;
+    (void)close(s);
+    (void)snprintf(h->address, sizeof h->address, "127.0.0.1:%d", at.port);
+    return HL_OK;
+}
+
+static enum hl_status open_sim(struct host *h, struct hl_diag *diag) {
     const struct meeting *m = h->m;
-    enum hl_status status = hl_wire_find(m->wire, &h->plugin, diag);
-    if (status != HL_OK) return status;
-    if (!strcmp(m->wire, "pool")) return open_pool(h, diag);
-    return hl_threads_wire_new(hl_mem_default(), m->n_ranks, m->n_lanes, m->part_bytes, &h->threads,
-                               diag);
+    const struct hl_sim_link link = {.latency_ns = 20000, .bytes_per_s = 1e8};
+    return hl_sim_new(hl_mem_default(), m->n_ranks, m->n_lanes, m->part_bytes, &link, &h->sim,
+                      diag);
+}
+
+static const struct kind {
+    const char *name;
+    bool processes;
+    enum hl_status (*open)(struct host *h, struct hl_diag *diag);
+} kinds[] = {{"threads", false, open_threads},
+             {"pool", true, open_pool},
+             {"wan", true, open_wan},
+             {"sim", false, open_sim}};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+const char *const *meeting_wires(void) {
+    static const char *names[N_KINDS + 1];
+    int n = 0;
+    for (int i = 0; i < N_KINDS; i++) {
+        const struct hl_wire_plugin *plugin;
+        bool listed = hl_wire_find(kinds[i].name, &plugin, NULL) == HL_OK;
+        if (!listed || plugin->available(NULL) == HL_OK) names[n++] = kinds[i].name;
+    }
+    names[n] = NULL;
+    return names;
+}
+
+bool meeting_is_slow(const char *wire) { return !strcmp(wire, "wan"); }
+bool meeting_is_elsewhere(const char *wire) { return !strcmp(wire, "mpi"); }
+
+static enum hl_status open_host(struct host *h, struct hl_diag *diag) {
+    for (int i = 0; i < N_KINDS; i++)
+        if (!strcmp(h->m->wire, kinds[i].name)) h->kind = &kinds[i];
+    if (!h->kind) return hl_fail(diag, HL_E_USER, "tests/support/meeting.c does not know it");
+    return h->kind->open(h, diag);
 }
 
 static void close_host(struct host *h) {
     hl_threads_wire_free(h->threads);
     hl_pool_close(h->pool);
+    hl_sim_free(h->sim);
 }
 
 /* As the launcher does. */
@@ -74,20 +112,29 @@ static void bury(struct host *h, int rank) {
     if (h->pool) hl_pool_wire_bury(h->pool, rank);
 }
 
-static enum hl_status join(struct host *h, struct rank_context *r, struct hl_diag *diag) {
+static enum hl_status open_end(struct host *h, struct hl_mem *mem, struct rank_context *r,
+                               struct hl_diag *diag) {
     const struct meeting *m = h->m;
+    const struct hl_wire_plugin *plugin;
     const struct hl_wire_place place = {.rank = r->rank,
                                         .n_ranks = m->n_ranks,
                                         .n_lanes = m->n_lanes,
                                         .part_bytes = m->part_bytes,
                                         .address = h->address,
+                                        .token = "a token of the tests",
                                         .shared = h->threads,
                                         .timeout_ns = 30000000000};
-    const struct hl_wrap_world world = {.seed = 7, .process = h->plugin->processes};
-    struct hl_mem *mem = m->mem ? m->mem[r->rank] : hl_mem_default();
-    enum hl_status status = h->plugin->open(mem, &place, &r->wire, diag);
+    if (h->sim) return hl_sim_open(mem, h->sim, r->rank, &r->wire, diag);
+    enum hl_status status = hl_wire_find(m->wire, &plugin, diag);
+    return status == HL_OK ? plugin->open(mem, &place, &r->wire, diag) : status;
+}
+
+static enum hl_status join(struct host *h, struct rank_context *r, struct hl_diag *diag) {
+    const struct hl_wrap_world world = {.seed = 7, .process = h->kind->processes};
+    struct hl_mem *mem = h->m->mem ? h->m->mem[r->rank] : hl_mem_default();
+    enum hl_status status = open_end(h, mem, r, diag);
     if (status != HL_OK) return status;
-    status = hl_wire_wrap(mem, m->wrappers, &world, &r->wire, diag);
+    status = hl_wire_wrap(mem, h->m->wrappers, &world, &r->wire, diag);
     if (status != HL_OK) r->wire->ops->close(r->wire);
     return status;
 }
@@ -138,7 +185,7 @@ static unsigned await_processes(struct host *h) {
 static unsigned run(struct host *h, void *shared) {
     for (int i = 0; i < h->m->n_ranks; i++)
         h->ranks[i] = (struct rank_context){.rank = i, .n_ranks = h->m->n_ranks, .shared = shared};
-    if (!h->plugin->processes) return hl_parallel(h->m->n_ranks, live, h), 0;
+    if (!h->kind->processes) return hl_parallel(h->m->n_ranks, live, h), 0;
     (void)fflush(NULL);
     for (int i = 0; i < h->m->n_ranks; i++) start_process(h, i);
     return await_processes(h);
