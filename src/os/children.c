@@ -218,9 +218,10 @@ enum hl_status hl_children_start(struct hl_children *c, const struct hl_child_se
     char **environment = ready ? merge(c->mem, setup->environment) : NULL;
     if (environment) pid = fork();
     if (pid == 0) become(setup, environment, &p, parent, &c->before);
-    hl_free(c->mem, environment);
     enum hl_status status = HL_OK;
-    if (pid < 0)
+    if (pid < 0 && ready && !environment)
+        status = hl_fail_memory(diag, sizeof *environment, "a child's environment");
+    else if (pid < 0)
         status = hl_fail(diag, HL_E_IO, "%s: a process cannot be started: %m", setup->program);
     int error = pid < 0 ? 0 : failure_of(&p);
     if (error) {
@@ -233,6 +234,7 @@ enum hl_status hl_children_start(struct hl_children *c, const struct hl_child_se
         *child_out = c->n++;
     }
     close_pipes(&p);
+    hl_free(c->mem, environment);
     return status;
 }
 

@@ -192,6 +192,47 @@ static void test_no_program(void **state) {
     hl_children_free(c);
 }
 
+/* Each allocation fails in turn, up to the one that is not made any more. */
+static enum hl_status run_with(struct hl_mem *mem) {
+    struct hl_diag diag = {0};
+    struct hl_children *c = NULL;
+    struct rig r = {.children = NULL};
+    struct hl_supervise_end end;
+    char shell[] = "sh", flag[] = "-c", script[] = "printf x";
+    char *args[] = {shell, flag, script, NULL};
+    int child;
+    const struct hl_child_setup start_it = {.program = shell, .args = args, .keep_fd = -1};
+    enum hl_status status = hl_children_new(mem, 1, &c, &diag);
+    if (status == HL_OK) status = hl_children_start(c, &start_it, &child, &diag);
+    const struct hl_supervise_setup setup = {.mem = mem,
+                                             .children = c,
+                                             .n = 1,
+                                             .timeout_ns = 20000000000,
+                                             .line = take_line,
+                                             .name = name_child,
+                                             .phase_name = phase_name,
+                                             .context = &r};
+    if (status == HL_OK) status = hl_supervise(&setup, &end, &diag);
+    hl_children_free(c);
+    return status;
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    struct hl_mem_probe probe;
+    hl_mem_probe_init(&probe, 0);
+    assert_int_equal(run_with(&probe.mem), HL_OK);
+    long n = probe.n_taken;
+    assert_true(n >= 5);
+    for (long k = 1; k <= n; k++) {
+        hl_mem_probe_init(&probe, k);
+        enum hl_status status = run_with(&probe.mem);
+        /* half a line that finds no memory is lost, not the run */
+        assert_true(status == HL_E_MEMORY || (status == HL_OK && k == n));
+        assert_int_equal(probe.n_live, 0);
+    }
+}
+
 static void test_input(void **state) {
     (void)state;
     struct hl_diag diag = {0};
@@ -270,6 +311,7 @@ int main(void) {
         cmocka_unit_test(test_good_end), cmocka_unit_test(test_first_failure),
         cmocka_unit_test(test_late),     cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_signals),  cmocka_unit_test(test_no_program),
-        cmocka_unit_test(test_input),    cmocka_unit_test(test_board)};
+        cmocka_unit_test(test_input),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_board)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
