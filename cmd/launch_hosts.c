@@ -76,11 +76,12 @@ static enum hl_status read_hosts(struct hosts *x, struct hl_diag *diag) {
     return status;
 }
 
-/* Any port that is likely free on the first host; another run by the same list takes another. */
+/* Any port that is likely free on the first host, below those that connections get; another run by
+ * the same list takes another. */
 static void choose_address(struct hosts *x) {
     struct launch *l = x->l;
     if (*l->options.rdzv_endpoint) return;
-    unsigned port = 20000 + (unsigned)getpid() % 20000;
+    unsigned port = 20000 + (unsigned)getpid() % 12000;
     const char *at = strchr(x->list[0].name, '@'); /* user@host */
     (void)snprintf(l->address, sizeof l->address, "%.200s:%u", at ? at + 1 : x->list[0].name, port);
 }
@@ -186,6 +187,7 @@ static enum hl_status watch(struct hosts *x, struct hl_supervise_end *end, struc
                                              .n = x->n,
                                              .timeout_ns = x->l->timeout_ns +
                                                            5000000000, /* theirs comes first */
+                                             .saving = -1,
                                              .log = &x->l->log,
                                              .line = pass_line,
                                              .name = name_host,

@@ -143,6 +143,7 @@ static enum hl_status watch(struct local *x, struct hl_supervise_end *end, struc
                                              .n = (int)x->l->options.n,
                                              .board = &x->board,
                                              .timeout_ns = x->l->timeout_ns,
+                                             .saving = HL_PHASE_SAVE,
                                              .log = &x->l->log,
                                              .line = pass_line,
                                              .name = name_rank,

@@ -49,6 +49,7 @@ static bool ask_version(struct launch *l, char *program, struct version *v) {
                                              .children = children,
                                              .n = 1,
                                              .timeout_ns = 20000000000,
+                                             .saving = -1,
                                              .line = take_version,
                                              .name = name_mpirun,
                                              .context = v};
@@ -202,6 +203,7 @@ static enum hl_status attempt(void *context, bool resume, struct hl_supervise_en
                                              .children = x->children,
                                              .n = 1,
                                              .timeout_ns = x->l->timeout_ns,
+                                             .saving = -1,
                                              .log = &x->l->log,
                                              .line = pass_line,
                                              .name = name_mpirun,

@@ -45,10 +45,10 @@ static bool first_node(const char *list, char *out, size_t capacity) {
     return n > 0 && (size_t)n < capacity;
 }
 
-/* Jobs that share a node must not meet: ports 20000 to 39999 by job and step. */
+/* Jobs that share a node must not meet: ports 20000 to 31999 by job and step. */
 static int port_of(const char *job, const char *step) {
     unsigned long sum = strtoul(job, NULL, 10) * 7 + (step ? strtoul(step, NULL, 10) : 0);
-    return 20000 + (int)(sum % 20000);
+    return 20000 + (int)(sum % 12000);
 }
 
 enum hl_status hl_slurm_address(char *out, size_t capacity) {

@@ -15,11 +15,14 @@
 enum { LONGEST_LINE = 65536, STREAMS = 2 };
 static const int64_t LOOK_NS = 250000000;   /* how often deadlines are looked at */
 static const int64_t GRACE_NS = 2000000000; /* for ranks whose own deadline is the same */
+/* After a failure: until those that are left are asked to end, and then until they are killed. Who
+ * exchanges something has noticed long before; not so who waits for the first to come. */
+static const int64_t ASK_NS = 5000000000, KILL_NS = 5000000000;
 
 enum blame { NOBODY, PEER, LATE, STILL, ITSELF };
 
 struct watched {
-    bool ended, killed;
+    bool ended, killed, asked; /* asked to end after a failure */
     int status;
     int64_t stopped_ns; /* since when it stands still; 0: it does not */
     int64_t active_ns;  /* last sign of life */
@@ -154,7 +157,7 @@ static void take_end(struct supervisor *v, const struct hl_child_event *e, int64
         return;
     }
     how(w, what, sizeof what);
-    if (!w->killed)
+    if (!w->killed && !w->asked)
         blame(v, e->child, e->status == HL_EXIT_PEER ? PEER : ITSELF, what, exit_status(e->status));
     fail(v, now);
     bury(v, e->child);
@@ -172,6 +175,29 @@ static void note_activity(struct supervisor *v, int child, int64_t now) {
     w->activity = activity;
 }
 
+static bool is_saving(const struct supervisor *v, int child, int64_t now) {
+    struct hl_board_entry entry = {.phase = -1};
+    if (v->s->board) hl_board_read(v->s->board, child, &entry);
+    return entry.phase >= 0 && entry.phase == v->s->saving &&
+           now - v->children[child].active_ns < v->s->timeout_ns;
+}
+
+static void ask_child(struct supervisor *v, int child) {
+    v->children[child].asked = true;
+    blame(v, child, LATE, "did not end in time", 128 + HL_SIGNAL_KILL);
+    if (v->s->ask) v->s->ask(v->s->context, child, HL_SIGNAL_TERM);
+    else hl_children_signal(v->s->children, child, HL_SIGNAL_TERM);
+}
+
+/* Others have failed. */
+static void hurry(struct supervisor *v, int child, int64_t now) {
+    int64_t ask = v->s->timeout_ns + GRACE_NS < ASK_NS ? v->s->timeout_ns + GRACE_NS : ASK_NS,
+            late = now - v->failed_ns;
+    if (late < ask || is_saving(v, child, now)) return;
+    if (!v->children[child].asked) ask_child(v, child);
+    else if (late > ask + KILL_NS) kill_child(v, child, LATE, "did not end in time");
+}
+
 static void look_at_child(struct supervisor *v, int child, int64_t now) {
     struct watched *w = &v->children[child];
     int64_t timeout = v->s->timeout_ns;
@@ -180,8 +206,7 @@ static void look_at_child(struct supervisor *v, int child, int64_t now) {
     if (w->stopped_ns && (v->failed_ns || now - w->stopped_ns > timeout)) {
         fail(v, now);
         kill_child(v, child, STILL, "was stopped (SIGSTOP)");
-    } else if (v->failed_ns && now - v->failed_ns > timeout + GRACE_NS)
-        kill_child(v, child, LATE, "did not end in time");
+    } else if (v->failed_ns) hurry(v, child, now);
     else if (v->ending_ns && now - v->ending_ns > timeout && now - w->active_ns > timeout) {
         fail(v, now);
         kill_child(v, child, LATE, "gave no sign of life");

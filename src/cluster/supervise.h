@@ -22,6 +22,7 @@ struct hl_supervise_setup {
     int n;
     const struct hl_board *board; /* an entry for each child; NULL: none */
     int64_t timeout_ns;           /* for a rank to go on or end when it should */
+    int saving; /* the phase in which a rank may take that long, also after a failure; -1: none */
     struct hl_log *log;
     /* A line of a child, without its newline; stream 1 or 2. */
     void (*line)(void *context, int child, int stream, const char *text, size_t n);

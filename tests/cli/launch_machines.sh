@@ -20,9 +20,12 @@ expect() {
 said() { grep -qE "$2" log || fail "$1: no '$2' in $(cat log)"; }
 same() { cmp three/checkpoint-6/model.safetensors "$1/checkpoint-6/model.safetensors" || fail "$1 has other bits"; }
 for i in $(seq 1 300); do echo "the cat number $((i * 37 % 101)) saw the dog number $((i * 53 % 89))"; done > story.txt
-small="--data $folder/story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2 --threads 1"
+small="--data $folder/story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2 --threads 1 --timeout 20"
 "$halley" launch -n 3 --wire threads train $small --max_steps 6 --output_dir three > log 2>&1 || fail "three threads: $(cat log)"
-port=$((20000 + $$ % 20000))
+# six ports in a row that nobody listens on; a rank that cannot have one ends, and the others after 20 s
+free() { ! (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
+port=$((20000 + $$ % 12000))
+for i in 0 1 2 3 4 5; do free $((port + i)) || port=$((20000 + RANDOM % 12000)); done
 
 # local children over TCP
 expect 0 'step 6/6' "$halley" launch -n 3 --wire wan train $small --max_steps 6 --output_dir local
@@ -72,6 +75,16 @@ expect 4 'rank 1' "$halley" launch --nnodes 2 --node-rank 0 --nproc-per-node 1 -
     train $small --max_steps 2 --output_dir missing
 unset HALLEY_TOKEN
 expect 2 'HALLEY_TOKEN: not set' "$halley" launch --nnodes 2 --node-rank 0 -n 1 --rdzv-endpoint 127.0.0.1:$((port + 5)) train $small --output_dir none
+
+# a port that somebody has (a rank 0 that waits): the launcher's rank 0 says so, and the other does not wait for it
+HALLEY_TOKEN=another-secret-of-another-run RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 5)) \
+    "$halley" train $small --timeout 100 --output_dir first > log1 2>&1 &
+waiting=$!
+for i in $(seq 1 300); do free $((port + 5)) || break; sleep 0.1; done
+"$halley" launch -n 2 --wire wan --rdzv-endpoint 127.0.0.1:$((port + 5)) --timeout 150 train $small --max_steps 2 --output_dir second > log 2>&1
+[ $? = 1 ] || fail "a port that is taken: $(cat log)"
+said "a port that is taken" 'first failure: rank 0 .* ended with status 1'
+kill -TERM $waiting; wait $waiting 2> /dev/null; [ $? = 143 ] || fail "the one that has the port: $(cat log1)"
 
 # ---- ssh ----
 mkdir bin
