@@ -181,9 +181,9 @@ static enum hl_status explain(struct hl_group *g, enum hl_status status,
             (long long)(g->timeout_ns / 1000000000), who, kind_name(op->args.kind),
             hl_phase_name(g->phase), (long long)g->step);
     if (p.state == HL_PEER_FAILED) return hl_fail(diag, status, "%s gave up: %s", who, p.why);
-    return hl_fail(diag, status, "%s %s; noticed in the phase %s of step %lld", who,
-                   p.state == HL_PEER_LEFT ? "has left the run" : "is gone",
-                   hl_phase_name(g->phase), (long long)g->step);
+    return hl_fail(diag, status, "%s %s%s%s; noticed in the phase %s of step %lld", who,
+                   p.state == HL_PEER_LEFT ? "has left the run" : "is gone", *p.why ? ": " : "",
+                   p.why, hl_phase_name(g->phase), (long long)g->step);
 }
 
 static struct hl_stream read_stream(const struct hl_group *g, const struct hl_collective *op,

@@ -24,7 +24,8 @@
 
 enum { SLOTS = 4, WORDS_TAG = 2 * HL_MAX_LANES, WORDS_VERSION = 1, LOOKS = 16 };
 static const int64_t LONGEST_SLEEP_NS = 500000, WATCH_EVERY_NS = 20000000,
-                     LAST_WORDS_NS = 2000000000, CANCEL_NS = 100000000, CAUSE_NS = 100000000;
+                     LAST_WORDS_NS = 2000000000, CANCEL_NS = 100000000, CAUSE_NS = 100000000,
+                     SETTLE_NS = 100000000;
 
 /* A rank about itself. */
 struct words {
@@ -383,6 +384,17 @@ static bool leave(struct mpi *m) {
     return false;
 }
 
+/* Ask MPI a little longer for what it has to do by itself. In MPICH before 4.2 over UCX a rank that
+ * has come through MPI_Finalize's disconnecting listens no more while others may still need it;
+ * with nothing left to do nobody needs anybody (MPICH's pull request 6596). */
+static void settle(struct mpi *m) {
+    int64_t until = hl_clock_ns() + SETTLE_NS;
+    while (m->wire.n_ranks > 1 && hl_clock_ns() < until) {
+        (void)look(m);
+        hl_sleep_ns(LONGEST_SLEEP_NS);
+    }
+}
+
 static bool are_told(const struct mpi *m) {
     for (int p = 0; p < m->wire.n_ranks; p++)
         if (m->requests[words_out(m, p, true)].pending && !m->peers[p].dead &&
@@ -417,7 +429,10 @@ static void close_mpi(struct hl_wire *wire) {
     bool in_order = leave(m);
     while (!in_order && !are_told(m) && hl_clock_ns() < until) (void)wait(wire, LONGEST_SLEEP_NS);
     cancel_receives(m);
-    if (in_order) m->table->end(m->state);
+    if (in_order) {
+        settle(m);
+        m->table->end(m->state);
+    }
     free_mpi(m);
 }
 
