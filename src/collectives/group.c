@@ -196,39 +196,53 @@ static struct hl_stream sum_stream(const struct hl_group *g, const struct hl_col
     return (struct hl_stream){op->args.lane, from, op->args.one_stage ? HL_EVERYONE : g->rank};
 }
 
-/* Who does not take our parts: the only one that waits for nobody, or is further behind; -1: they
- * all look alike. */
-static int furthest_behind(struct hl_group *g) {
-    int64_t least = INT64_MAX;
-    int rank = -1;
-    for (int p = 0; p < g->n_ranks; p++) {
-        struct hl_peer peer;
-        if (p == g->rank) continue;
-        g->wire->ops->peer(g->wire, p, &peer);
-        int64_t at = peer.waits ? INT64_MAX : peer.step * (HL_PHASE_SHUTDOWN + 1) + peer.phase;
-        if (at == least) rank = -1;
-        if (at < least) least = at, rank = p;
-    }
-    return rank;
-}
-
-/* The rank that holds the operation up: of those whose parts we lack, the one that sent least,
- * since the others may wait for it too. */
-static int awaited(struct hl_group *g, const struct hl_collective *op) {
+static bool lacks_for_sum(struct hl_group *g, const struct hl_collective *op, int rank) {
     const void *data;
     size_t bytes;
+    return op->reduces && op->sum_done < op->sum_n &&
+           g->wire->ops->view(g->wire, sum_stream(g, op, rank), &data, &bytes) != HL_OK;
+}
+
+/* Of those whose parts we lack, the one that sent least; else the one that does not take ours; -1:
+ * it may be any. */
+static int first_lacking(struct hl_group *g, const struct hl_collective *op) {
     const struct hl_flow *least = NULL;
-    for (int p = 0; p < g->n_ranks && op->reduces && op->sum_done < op->sum_n; p++)
-        if (p != g->rank &&
-            g->wire->ops->view(g->wire, sum_stream(g, op, p), &data, &bytes) != HL_OK)
-            return p;
+    for (int p = 0; p < g->n_ranks; p++)
+        if (p != g->rank && lacks_for_sum(g, op, p)) return p;
     for (int i = 0; i < op->n_in; i++)
         if (op->in[i].done < op->in[i].n && (!least || op->in[i].done < least->done))
             least = &op->in[i];
     for (int i = 0; i < op->n_out && !least; i++)
         if (op->out[i].done < op->out[i].n) least = &op->out[i];
-    if (least && least->peer != HL_EVERYONE) return least->peer;
-    return furthest_behind(g);
+    return least && least->peer != HL_EVERYONE ? least->peer : -1;
+}
+
+/* Do we lack a part of that rank, or may it not have taken one of ours? */
+static bool concerns(struct hl_group *g, const struct hl_collective *op, int rank) {
+    bool yes = lacks_for_sum(g, op, rank);
+    for (int i = 0; i < op->n_in && !yes; i++)
+        yes = op->in[i].peer == rank && op->in[i].done < op->in[i].n;
+    for (int i = 0; i < op->n_out && !yes; i++)
+        yes = (op->out[i].peer == rank || op->out[i].peer == HL_EVERYONE) &&
+              op->out[i].done < op->out[i].n;
+    return yes;
+}
+
+/* The rank that holds the operation up. Others that we wait for may wait too, even for us when a
+ * third one does not take what is for everyone: so it is one that waits for nobody, and of several
+ * the one that is furthest behind. */
+static int awaited(struct hl_group *g, const struct hl_collective *op) {
+    int64_t least = INT64_MAX;
+    int rank = -1;
+    for (int p = 0; p < g->n_ranks; p++) {
+        struct hl_peer peer;
+        if (p == g->rank || !concerns(g, op, p)) continue;
+        g->wire->ops->peer(g->wire, p, &peer);
+        int64_t at = peer.waits ? INT64_MAX : peer.step * (HL_PHASE_SHUTDOWN + 1) + peer.phase;
+        if (at == least) rank = -1;
+        if (at < least) least = at, rank = p;
+    }
+    return rank >= 0 ? rank : first_lacking(g, op);
 }
 
 /* ---- progress ---- */
