@@ -30,6 +30,7 @@ struct launch {
     int64_t timeout_ns;
     int first_rank, n_ranks; /* of this machine's; of all */
     char address[HL_ADDRESS_CAPACITY], token[HL_TOKEN_CAPACITY];
+    int port_socket; /* keeps the address's port free for rank 0 until this process ends; 0: none */
 };
 
 /* Each starts ranks, waits for them, and gives the status to exit with. errors: what kept them from

@@ -56,9 +56,11 @@ enum hl_status launch_settle(struct launch *l, struct hl_diag *diag) {
 
 static enum hl_status free_port(struct launch *l, struct hl_diag *diag) {
     struct hl_net_address at = {.ip = "127.0.0.1", .loopback = true};
-    int listening = hl_net_listen(&at, diag);
-    if (listening < 0) return diag->status;
-    (void)close(listening);
+    if (l->port_socket) (void)close(l->port_socket);
+    l->port_socket = 0;
+    int s = hl_net_reserve(&at, diag);
+    if (s < 0) return diag->status;
+    l->port_socket = s;
     (void)snprintf(l->address, sizeof l->address, "127.0.0.1:%d", at.port);
     return HL_OK;
 }

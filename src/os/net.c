@@ -136,14 +136,14 @@ enum hl_status hl_net_interface(const char *name, bool ipv6, struct hl_net_addre
 
 /* ---- listening ---- */
 
-int hl_net_listen(struct hl_net_address *at, struct hl_diag *diag) {
+static int bind_socket(struct hl_net_address *at, bool listens, struct hl_diag *diag) {
     static const int on = 1;
     union any here;
     socklen_t n = write_address(at, &here);
     int s = socket(at->ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (s >= 0 && !setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
-        !bind(s, &here.plain, n) && !listen(s, BACKLOG) && !getsockname(s, &here.plain, &n) &&
-        read_address(&here.plain, at))
+        !bind(s, &here.plain, n) && (!listens || !listen(s, BACKLOG)) &&
+        !getsockname(s, &here.plain, &n) && read_address(&here.plain, at))
         return s;
     const char *fix = errno == EADDRINUSE      ? "; is another job, or another rank 0, there?"
                       : errno == EADDRNOTAVAIL ? "; it is no address of this machine"
@@ -151,6 +151,16 @@ int hl_net_listen(struct hl_net_address *at, struct hl_diag *diag) {
     (void)hl_fail(diag, HL_E_IO, "cannot listen at %s port %d: %m%s", at->ip, at->port, fix);
     if (s >= 0) (void)close(s);
     return -1;
+}
+
+int hl_net_listen(struct hl_net_address *at, struct hl_diag *diag) {
+    return bind_socket(at, true, diag);
+}
+
+/* With SO_REUSEADDR on both, a second socket may have the port as long as the first does not
+ * listen, and the kernel gives it to nobody who asks for any. */
+int hl_net_reserve(struct hl_net_address *at, struct hl_diag *diag) {
+    return bind_socket(at, false, diag);
 }
 
 /* The kernel drops whatever comes for the listening socket; sockets that it has accepted are

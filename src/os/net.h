@@ -29,6 +29,10 @@ enum hl_status hl_net_interface(const char *name, bool ipv6, struct hl_net_addre
 /* Listen at that address and no other; port 0: any free one, filled in.
  * returns a socket, to be closed by who takes it; -1: diag says why (HL_E_IO) */
 int hl_net_listen(struct hl_net_address *at, struct hl_diag *diag);
+/* A port that is free and stays so while the socket that is returned is open: hl_net_listen can
+ * have it, in any process, and nobody who asks for port 0. at, returns and errors as hl_net_listen.
+ */
+int hl_net_reserve(struct hl_net_address *at, struct hl_diag *diag);
 /* From now on nobody can connect to a listening socket; connections that stand are not touched.
  * For a socket that a library owns and cannot be told to stop. */
 void hl_net_shut_door(int listening);

@@ -22,6 +22,7 @@ struct host {
     struct hl_pool *pool;
     struct hl_sim *sim;
     char address[HL_PATH_CAPACITY];
+    int port_socket;            /* keeps the address's port; 0: none */
     struct rank_context *ranks; /* [n_ranks], shared with processes */
     pid_t pids[HL_MAX_RANKS];
 };
@@ -55,9 +56,8 @@ static enum hl_status open_pool(struct host *h, struct hl_diag *diag) {
 
 static enum hl_status open_wan(struct host *h, struct hl_diag *diag) {
     struct hl_net_address at = {.ip = "127.0.0.1"};
-    int s = hl_net_listen(&at, diag); /* a port that is free now */
-    if (s < 0) return HL_E_IO;
-    (void)close(s);
+    h->port_socket = hl_net_reserve(&at, diag);
+    if (h->port_socket < 0) return HL_E_IO;
     (void)snprintf(h->address, sizeof h->address, "127.0.0.1:%d", at.port);
     return HL_OK;
 }
@@ -105,6 +105,7 @@ static void close_host(struct host *h) {
     hl_threads_wire_free(h->threads);
     hl_pool_close(h->pool);
     hl_sim_free(h->sim);
+    if (h->port_socket > 0) (void)close(h->port_socket);
 }
 
 /* As the launcher does. */

@@ -108,11 +108,31 @@ static void test_listen_and_shut(void **state) {
     assert_non_null(strstr(diag.text, "no address of this machine"));
 }
 
+static void test_reserve(void **state) {
+    struct hl_net_address at = {.ip = "127.0.0.1"}, again, any;
+    struct hl_diag diag;
+    (void)state;
+    int reserved = hl_net_reserve(&at, &diag);
+    assert_true(reserved >= 0 && at.port > 0);
+    for (int i = 0; i < 200; i++) {
+        any = (struct hl_net_address){.ip = "127.0.0.1"};
+        int s = hl_net_listen(&any, &diag);
+        assert_true(s >= 0 && any.port != at.port);
+        (void)close(s);
+    }
+    again = at;
+    int s = hl_net_listen(&again, &diag);
+    assert_true(s >= 0 && again.port == at.port);
+    (void)close(s);
+    (void)close(reserved);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_resolve),
         cmocka_unit_test(test_routes_and_interfaces),
         cmocka_unit_test(test_listen_and_shut),
+        cmocka_unit_test(test_reserve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

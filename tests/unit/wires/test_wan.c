@@ -47,6 +47,7 @@ struct job {
     pid_t pids[2 * MOST_RANKS];
     char address[64];
     int n_ranks;
+    int port_socket; /* keeps the address's port */
     int64_t timeout_ns;
     float results[MOST_RANKS][KINDS][N];
 };
@@ -61,13 +62,17 @@ static struct job *job_new(int n_ranks, int64_t timeout_ns) {
     struct job *j = shared_memory(sizeof *j);
     struct hl_net_address at = {.ip = "127.0.0.1"};
     struct hl_diag diag;
-    int s = hl_net_listen(&at, &diag); /* a port that is free now */
-    assert_true(s >= 0);
-    (void)close(s);
+    j->port_socket = hl_net_reserve(&at, &diag);
+    assert_true(j->port_socket >= 0);
     j->n_ranks = n_ranks;
     j->timeout_ns = timeout_ns;
     (void)snprintf(j->address, sizeof j->address, "127.0.0.1:%d", at.port);
     return j;
+}
+
+static void job_free(struct job *j) {
+    (void)close(j->port_socket);
+    (void)munmap(j, sizeof *j);
 }
 
 static struct hl_wire_place place_of(const struct job *j, int rank) {
@@ -134,7 +139,7 @@ static void run(int n_ranks, void (*body)(struct rank_context *r)) {
     struct job *j = job_new(n_ranks, 20 * SECOND);
     for (int r = n_ranks - 1; r >= 0; r--) start_rank(j, r, body); /* the first comes last */
     for (int r = 0; r < n_ranks; r++) expect_good_end(j, r);
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 /* ---- streams ---- */
@@ -221,7 +226,7 @@ static void test_bits_of_threads(void **state) {
                 assert_memory_equal(&sum, &wan->results[r][HL_ALL_REDUCE][i], sizeof sum);
         }
         (void)munmap(threads, sizeof *threads);
-        (void)munmap(wan, sizeof *wan);
+        job_free(wan);
     }
 }
 
@@ -274,7 +279,7 @@ static void break_rank_1(int n_ranks, int64_t timeout_ns, void (*body)(struct ra
         if (r != 1) expect_good_end(j, r);
     kill_now(j, 1);
     (void)end_of(j, 1);
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 static void test_failures_are_named(void **state) {
@@ -333,7 +338,7 @@ static void test_another_token(void **state) {
     expect_refused(j, 1, HL_E_USER, "its token is another one");
     expect_refused(j, 0, HL_E_TIMEOUT, "rank 1 of 2 did not come");
     assert_non_null(strstr(j->diags[0].text, "of a rank with another token"));
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 static void test_missing_ranks(void **state) {
@@ -343,11 +348,11 @@ static void test_missing_ranks(void **state) {
     start_rank(j, 2, NULL);
     expect_refused(j, 0, HL_E_TIMEOUT, "rank 1, 3 of 4 did not come");
     expect_refused(j, 2, HL_E_USER, "rank 1, 3 of 4 did not come");
-    (void)munmap(j, sizeof *j);
+    job_free(j);
     j = job_new(2, SECOND);
     start_rank(j, 1, NULL);
     expect_refused(j, 1, HL_E_TIMEOUT, "rank 0 did not answer at 127.0.0.1");
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 static void test_a_rank_twice(void **state) {
@@ -366,7 +371,7 @@ static void test_a_rank_twice(void **state) {
     assert_non_null(strstr(j->diags[away].text, "rank 1 is taken by process"));
     start_rank(j, 2, barrier);
     for (int i = 0; i < 3; i++) expect_good_end(j, i == 1 ? 6 - away : i);
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 /* A rank that dies before all have come may come again. */
@@ -382,7 +387,7 @@ static void test_a_rank_comes_again(void **state) {
     hl_sleep_ns(300000000);
     start_rank(j, 1, barrier);
     for (int r = 0; r < 3; r++) expect_good_end(j, r);
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 static void test_other_settings(void **state) {
@@ -394,7 +399,7 @@ static void test_other_settings(void **state) {
     start(j, 1, &place, NULL);
     expect_refused(j, 0, HL_E_USER, "do not run the same configuration");
     expect_refused(j, 1, HL_E_USER, "parts of 512 bytes, rank 0 has 2 and 256");
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 static void test_bad_places(void **state) {
@@ -442,7 +447,7 @@ static void test_a_real_interface(void **state) {
     (void)strcpy(j->address, address);
     for (int r = 0; r < 2; r++) start_rank(j, r, wire_every_stream);
     for (int r = 0; r < 2; r++) expect_good_end(j, r);
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 /* ---- strangers ---- */
@@ -495,7 +500,7 @@ static void test_strangers(void **state) {
     start_rank(j, 2, wire_every_stream);
     flood(j, 1);
     for (int r = 0; r < 3; r++) expect_good_end(j, r);
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 /* Silent connections use up the files of rank 0; when they go it is as it was. */
@@ -518,7 +523,7 @@ static void test_silent_strangers(void **state) {
         if (open_ones[i] >= 0) (void)close(open_ones[i]);
     start_rank(j, 1, wire_every_stream);
     for (int r = 0; r < 2; r++) expect_good_end(j, r);
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 /* When all have come nobody can connect any more. */
@@ -547,7 +552,7 @@ static void test_memory_short(void **state) {
         if (status == HL_E_TIMEOUT) break; /* nobody else is there */
         assert_int_equal(status, HL_E_MEMORY);
     }
-    (void)munmap(j, sizeof *j);
+    job_free(j);
 }
 
 int main(void) {
