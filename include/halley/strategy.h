@@ -54,6 +54,8 @@ struct hl_strategy_need { /* what `cost` and `plan --memory` and the engine's al
     int grad_buffers;
     enum hl_sliced sliced;
     bool whole_gradient; /* though sliced says more: micro-batches are added up in full */
+    bool
+        grad_windows; /* micro-batches are reduced one by one: each makes its gradient in windows */
     double state_bytes_per_parameter; /* master and optimizer slots of this rank */
     double sent_bytes_per_parameter;  /* by this rank to all peers, per period */
     int64_t period_steps;
@@ -75,22 +77,24 @@ struct hl_strategy_env {
     int rank, n_ranks;
     int64_t accumulation;       /* micro-batches of a step, as planned */
     enum hl_dtype reduce_dtype; /* of gradients on the wire */
+    bool reduce_each_micro;     /* gradients: after every micro-batch, and not once per step */
     uint64_t seed;
     double (*now)(void *clock); /* seconds; virtual in the simulator */
     void *clock;
 };
 
 /* f32 data of a range in a buffer; valid until the next call on the engine. Of a sliced buffer, the
- * range lies within this rank's slice of one block; but the gradient of a whole block may be asked
- * for while it has a window. */
+ * range lies within this rank's slice of one block. Of a gradient that has a window: what is there,
+ * and all of the block may be asked for. */
 float *hl_engine_data(struct hl_engine *engine, enum hl_buffer buffer, struct hl_range range);
 /* bf16 compute copy of a range, NULL when compute is f32 and reads the master. With sliced weights
  * the range lies within this rank's slice of one block. */
 struct hl_bf16 *hl_engine_copy(struct hl_engine *engine, struct hl_range range);
 
-/* Sliced gradients: a block's gradient is made in a window and reduced there. room: is there a
- * window, or one to be had? close: keep this rank's slice, and give the window up. Where gradients
- * are whole, there is always room and nothing to close. */
+/* Sliced gradients, or need.grad_windows: a block's gradient is made in a window and reduced there.
+ * room: is there a window, or one to be had? close: add what this rank keeps - its slice, or all -
+ * to what earlier windows of the block gave since grad_clear, and give the window up. Elsewhere
+ * there is always room and nothing to close. */
 bool hl_engine_grad_room(struct hl_engine *engine, int block);
 void hl_engine_grad_close(struct hl_engine *engine, int block);
 

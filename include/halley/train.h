@@ -30,6 +30,7 @@ struct hl_model_options {
     double dropout;                             /* only 0 is accepted */
 };
 enum hl_tristate { HL_AUTO, HL_TRUE, HL_FALSE };
+enum hl_reduce_when { HL_REDUCE_EACH_STEP, HL_REDUCE_EACH_MICRO };
 extern const struct hl_option hl_model_rows[];
 extern const size_t hl_model_n_rows;
 
@@ -47,6 +48,7 @@ struct hl_train_options {
     int64_t warmup_steps, lr_decay_steps;
     int lr_scheduler_type; /* enum hl_curve */
     /* numbers and memory */
+    int reduce;       /* enum hl_reduce_when */
     int reduce_dtype; /* enum hl_dtype */
     bool bf16, gradient_checkpointing;
     char *gradient_checkpointing_layers; /* "", "0-5,7" */

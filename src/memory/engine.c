@@ -31,7 +31,8 @@ struct hl_engine {
     float *buffers[N_BUFFERS]; /* NULL: this run has none */
     struct hl_bf16 *copy;
     struct windows grads, weights;
-    bool *has_grad;       /* [n_blocks]: contributions since the last clear */
+    bool *has_grad;       /* [n_blocks]: contributions since the last clear, or in the window */
+    bool *has_kept;       /* [n_blocks]: what windows gave since the last clear */
     int64_t *slice_start; /* [n_blocks + 1]: where a block's slice lies in a sliced buffer */
 };
 
@@ -47,6 +48,10 @@ static bool is_sliced(const struct hl_engine_shape *shape, enum hl_buffer buffer
     if (buffer == HL_BUFFER_MASTER)
         return slices(shape, shape->bf16_copy ? HL_SLICED_STATE : HL_SLICED_WEIGHTS);
     return slices(shape, HL_SLICED_STATE);
+}
+
+static bool has_grad_windows(const struct hl_engine_shape *shape) {
+    return is_sliced(shape, HL_BUFFER_GRAD) || (shape->grad_windows && shape->n_ranks > 1);
 }
 
 static struct hl_range slice_of(const struct hl_layout *layout, const struct hl_engine_shape *shape,
@@ -92,7 +97,7 @@ struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
     size_t slot = elements(layout, shape, HL_BUFFER_SLOT0) * sizeof(float);
     size_t grad = elements(layout, shape, HL_BUFFER_GRAD) * sizeof(float);
     size_t weight = shape->bf16_copy ? sizeof(struct hl_bf16) : sizeof(float);
-    if (is_sliced(shape, HL_BUFFER_GRAD)) grad += all_windows(layout, LAYER_GRADS) * sizeof(float);
+    if (has_grad_windows(shape)) grad += all_windows(layout, LAYER_GRADS) * sizeof(float);
     struct hl_engine_bytes bytes = {
         .parameters = elements(layout, shape, HL_BUFFER_MASTER) * sizeof(float) +
                       copy_elements(layout, shape) * sizeof(struct hl_bf16),
@@ -109,8 +114,9 @@ struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
 static bool make_records(struct hl_engine *engine) {
     size_t n = (size_t)engine->layout->n_blocks;
     engine->has_grad = hl_alloc(engine->mem, n, sizeof *engine->has_grad);
+    engine->has_kept = hl_alloc(engine->mem, n, sizeof *engine->has_kept);
     engine->slice_start = hl_alloc(engine->mem, n + 1, sizeof *engine->slice_start);
-    if (!engine->has_grad || !engine->slice_start) return false;
+    if (!engine->has_grad || !engine->has_kept || !engine->slice_start) return false;
     for (size_t b = 0; b < n && engine->shape.n_ranks > 1; b++)
         engine->slice_start[b + 1] =
             engine->slice_start[b] + slice_of(engine->layout, &engine->shape, (int)b).n;
@@ -144,7 +150,7 @@ static bool make_buffers(struct hl_engine *engine, const char **what, size_t *by
     if (n && !(engine->copy = hl_alloc(engine->mem, n, sizeof *engine->copy))) return false;
     *what = "blocks that are gathered";
     *bytes = all_windows(engine->layout, LAYER_WEIGHTS) * sizeof(float);
-    if (is_sliced(shape, HL_BUFFER_GRAD) && shape->train &&
+    if (has_grad_windows(shape) && shape->train &&
         !make_windows(engine, &engine->grads, LAYER_GRADS, sizeof(float)))
         return false;
     size_t weight = shape->bf16_copy ? sizeof *engine->copy : sizeof(float);
@@ -180,6 +186,7 @@ void hl_engine_free(struct hl_engine *engine) {
     free_windows(engine, &engine->weights);
     hl_free(engine->mem, engine->copy);
     hl_free(engine->mem, engine->has_grad);
+    hl_free(engine->mem, engine->has_kept);
     hl_free(engine->mem, engine->slice_start);
     hl_free(engine->mem, engine);
 }
@@ -216,12 +223,15 @@ bool hl_engine_grad_room(struct hl_engine *engine, int block) {
 void hl_engine_grad_close(struct hl_engine *engine, int block) {
     struct window *w = engine->grads.n ? window_of(&engine->grads, block) : NULL;
     if (!w) return;
-    struct hl_range slice = slice_of(engine->layout, &engine->shape, block);
-    const float *data = w->data;
-    memcpy(engine->buffers[HL_BUFFER_GRAD] + engine->slice_start[block],
-           data + (slice.offset - engine->layout->blocks[block].offset),
-           (size_t)slice.n * sizeof *data);
+    struct hl_range keep = hl_engine_held(engine, HL_BUFFER_GRAD, block);
+    const float *from = (const float *)w->data + keep.offset - engine->layout->blocks[block].offset;
     w->block = -1;
+    float *to = hl_engine_data(engine, HL_BUFFER_GRAD, keep);
+    if (engine->has_kept[block])
+        for (int64_t i = 0; i < keep.n; i++) to[i] += from[i];
+    else memcpy(to, from, (size_t)keep.n * sizeof *to);
+    engine->has_kept[block] = true;
+    engine->has_grad[block] = false;
 }
 
 void *hl_engine_weights_open(struct hl_engine *engine, int block, bool *fresh_out) {
@@ -294,13 +304,12 @@ float *hl_engine_data(struct hl_engine *engine, enum hl_buffer buffer, struct hl
     assert(range.offset >= 0 && range.offset + range.n <= engine->layout->n_parameters);
     float *data = engine->buffers[buffer];
     if (!data) return NULL;
-    if (!is_sliced(&engine->shape, buffer)) return data + range.offset;
-    if (buffer == HL_BUFFER_GRAD) {
+    if (buffer == HL_BUFFER_GRAD && engine->grads.n) {
         int block = block_at(engine->layout, range.offset);
         const struct window *w = window_of(&engine->grads, block);
         if (w) return (float *)w->data + (range.offset - engine->layout->blocks[block].offset);
     }
-    return data + in_slices(engine, range);
+    return data + (is_sliced(&engine->shape, buffer) ? in_slices(engine, range) : range.offset);
 }
 
 float *hl_engine_grad_open(struct hl_engine *engine, int block) {
@@ -339,7 +348,8 @@ void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernel
 }
 
 void hl_engine_grad_clear(struct hl_engine *engine) {
-    for (int b = 0; b < engine->layout->n_blocks; b++) engine->has_grad[b] = false;
+    for (int b = 0; b < engine->layout->n_blocks; b++)
+        engine->has_grad[b] = engine->has_kept[b] = false;
     for (int i = 0; i < engine->grads.n; i++) engine->grads.all[i].block = -1;
 }
 

@@ -17,6 +17,7 @@ struct hl_engine_shape {
     int n_slots;
     enum hl_sliced sliced;
     bool whole_gradient; /* even so */
+    bool grad_windows;   /* even where gradients are not sliced */
     int rank, n_ranks;   /* whose slices; n_ranks 0: as 1 */
 };
 struct hl_engine_bytes {

@@ -21,8 +21,19 @@ enum hl_status hl_dp_check(const struct hl_strategy_env *env, const char *name,
                    name, env->optimizer->name);
 }
 
+/* Micro-batches are reduced one by one. */
+static bool each_micro(const struct hl_strategy_env *env) {
+    return env->reduce_each_micro && env->n_ranks > 1 && env->accumulation > 1;
+}
+
+/* A gradient that is reduced at once need not be kept in full by whoever updates slices. */
+static enum hl_sliced as_sliced(const struct hl_strategy_env *env, enum hl_sliced sliced) {
+    return each_micro(env) && sliced == HL_SLICED_STATE ? HL_SLICED_GRADIENTS : sliced;
+}
+
 static bool has_grad_windows(const struct hl_strategy_env *env, enum hl_sliced sliced) {
-    return sliced >= HL_SLICED_GRADIENTS && env->n_ranks > 1 && env->accumulation == 1;
+    return each_micro(env) ||
+           (sliced >= HL_SLICED_GRADIENTS && env->n_ranks > 1 && env->accumulation == 1);
 }
 
 /* ---- what is exchanged, and what that costs ---- */
@@ -72,7 +83,8 @@ static double sent_bytes(const struct hl_strategy_env *env, enum hl_sliced slice
     double bytes = (double)hl_collective_cost(&share, env->rank, env->n_ranks).bytes_out;
     for (int b = 0; b < env->layout->n_blocks; b++) {
         struct hl_collective_args reduce = reduce_of(env, sliced, b), gather = gather_of(env, b);
-        bytes += (double)hl_collective_cost(&reduce, env->rank, env->n_ranks).bytes_out;
+        bytes += (double)(each_micro(env) ? env->accumulation : 1) *
+                 (double)hl_collective_cost(&reduce, env->rank, env->n_ranks).bytes_out;
         bytes += (double)gathers_of(env, sliced, b) *
                  (double)hl_collective_cost(&gather, env->rank, env->n_ranks).bytes_out;
     }
@@ -81,11 +93,13 @@ static double sent_bytes(const struct hl_strategy_env *env, enum hl_sliced slice
 
 struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sliced sliced) {
     double n = env->n_ranks;
+    sliced = as_sliced(env, sliced);
     bool bf16 = env->kernels && env->kernels->dtype == HL_BF16;
     struct hl_strategy_need need = {.param_versions = 1,
                                     .grad_buffers = 1,
                                     .sliced = sliced,
                                     .whole_gradient = sliced && !has_grad_windows(env, sliced),
+                                    .grad_windows = each_micro(env),
                                     .period_steps = 1};
     bool cut_master = sliced && (bf16 || sliced == HL_SLICED_WEIGHTS);
     need.state_bytes_per_parameter =
@@ -112,8 +126,9 @@ enum hl_status hl_dp_init(const struct hl_strategy_env *env, enum hl_sliced slic
     struct hl_dp *s = hl_alloc(env->mem, 1, sizeof *s);
     if (!s) return hl_fail_memory(diag, sizeof *s, "the strategy");
     s->env = *env;
-    s->sliced = env->n_ranks > 1 ? sliced : HL_SLICED_NOTHING;
+    s->sliced = env->n_ranks > 1 ? as_sliced(env, sliced) : HL_SLICED_NOTHING;
     s->grad_windows = has_grad_windows(env, sliced);
+    s->each_micro = each_micro(env);
     size_t blocks = (size_t)env->layout->n_blocks;
     size_t floats = (size_t)hl_optimizer_scratch(env->optimizer, env->layout);
     s->scratch = hl_alloc(env->mem, floats, sizeof *s->scratch);
@@ -168,6 +183,17 @@ static bool fetch(struct hl_dp *s, int block) {
     return true;
 }
 
+/* The gradient's window, if it needs one, is there and not being reduced. */
+static bool has_room(const struct hl_dp *s, int block) {
+    return !s->reducing[block] && hl_engine_grad_room(s->env.engine, block);
+}
+
+/* Will the gradient of the block, or of what is tied to it, be written? The head makes both in its
+ * forward pass. */
+static bool needs_room(const struct hl_dp *s, int block, bool backward) {
+    return s->grad_windows && (backward || (s->each_micro && block == s->env.layout->n_blocks - 1));
+}
+
 /* Weights in slices: wait for the block's, and have the next block's sent meanwhile. Gradients in
  * windows: wait for one. */
 enum hl_status hl_dp_block_enter(void *state, int block, bool backward, struct hl_diag *diag) {
@@ -180,8 +206,8 @@ enum hl_status hl_dp_block_enter(void *state, int block, bool backward, struct h
         int next = backward ? block - 1 : block + 1;
         if (next >= 0 && next < s->env.layout->n_blocks) (void)fetch(s, next);
     }
-    bool room = !s->grad_windows || !backward || hl_engine_grad_room(s->env.engine, block);
-    return room ? HL_OK : HL_PENDING;
+    if (!needs_room(s, block, backward)) return HL_OK;
+    return has_room(s, block) && (backward || has_room(s, 0)) ? HL_OK : HL_PENDING;
 }
 
 /* Whatever has come in the meantime is passed on between blocks, so that it overlaps with them. */
@@ -196,7 +222,7 @@ enum hl_status hl_dp_block_exit(void *state, int block, bool backward, struct hl
 enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct hl_diag *diag) {
     struct hl_dp *s = state;
     struct hl_range range = s->env.layout->blocks[block];
-    if (!last_micro) return HL_OK;
+    if (!last_micro && !s->each_micro) return HL_OK;
     struct hl_collective_args args = reduce_of(&s->env, s->sliced, block);
     args.lane = lane(s, LANE_REDUCE);
     args.data = hl_engine_data(s->env.engine, HL_BUFFER_GRAD, range);
@@ -280,7 +306,8 @@ enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl
     enum hl_status status = hl_dp_poll(state, diag);
     if (status < 0) return status;
     if (s->stage == HL_DP_REDUCE) {
-        if (!all_done(s->reduces, n)) return HL_PENDING;
+        for (int b = 0; b < n; b++)
+            if (s->reducing[b]) return HL_PENDING;
         start_share(s, step->n_supervised);
         s->stage = HL_DP_SHARE;
     }

@@ -119,6 +119,14 @@ const struct hl_option hl_train_rows[] = {
     TEXT(strategy, "training", "auto", "distributed_strategy",
          "how ranks work together ('halley help strategies'); auto = single, or ddp with several "
          "ranks"),
+    {.name = "reduce",
+     .kind = HL_OPT_CHOICE,
+     T(reduce, "training"),
+     .initial = "step",
+     .choices = "step every_micro_batch",
+     .help = "gradients between ranks: once per step, or after every micro-batch, which sends more "
+             "but lets "
+             "zero2 and zero3 keep slices of the gradient; another order of sums"},
     {.name = "reduce_dtype",
      .kind = HL_OPT_CHOICE,
      T(reduce_dtype, "numbers"),

@@ -31,6 +31,7 @@ struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *optio
                                     .n_slots = env->optimizer->n_slots,
                                     .sliced = need.sliced,
                                     .whole_gradient = need.whole_gradient,
+                                    .grad_windows = need.grad_windows,
                                     .rank = env->rank,
                                     .n_ranks = env->n_ranks};
 }

@@ -123,6 +123,8 @@ static struct hl_strategy_env environment(struct hl_trainer *t) {
                                     .n_ranks = hl_group_n_ranks(t->setup.group),
                                     .accumulation = hl_plan_accumulation(&t->setup),
                                     .reduce_dtype = (enum hl_dtype)t->setup.options->reduce_dtype,
+                                    .reduce_each_micro =
+                                        t->setup.options->reduce == HL_REDUCE_EACH_MICRO,
                                     .seed = t->setup.seed,
                                     .now = seconds_now};
 }

@@ -111,6 +111,37 @@ static void test_bf16_on_the_wire(void **state) {
     close_world(&w);
 }
 
+/* A reduction after every micro-batch: other bits than with one per step unless there is one
+ * micro-batch, the same ones in all strategies. */
+static void test_reduced_every_micro_batch(void **state) {
+    struct world w;
+    (void)state;
+    for (int cell = 0; cell < 8; cell++) {
+        const int n_ranks = cell % 4 + 2, accumulation = cell % 3 + 1;
+        const bool bf16 = cell >= 4;
+        struct ranks_job once = {.world = &w, .n_steps = 3}, first = once;
+        open_world(&w, "adamw");
+        set_cell(&w, "ddp", accumulation, bf16);
+        ranks_job_run(&once, n_ranks);
+        set_word(&w, "reduce", "every_micro_batch");
+        ranks_job_run(&first, n_ranks);
+        if (accumulation == 1) same_results(&once, &first, "one micro-batch");
+        else if (once.norm[0] == first.norm[0] || fabs(once.norm[0] / first.norm[0] - 1) > 1e-5)
+            fail_msg("%d ranks, %d micro-batches: norm %.9g, %.9g with one reduction", n_ranks,
+                     accumulation, first.norm[0], once.norm[0]);
+        for (int s = 1; s < N_STRATEGIES; s++) {
+            struct ranks_job job = {.world = &w, .n_steps = 3};
+            set_cell(&w, strategies[s], accumulation, bf16);
+            ranks_job_run(&job, n_ranks);
+            same_results(&first, &job, strategies[s]);
+            free(job.state);
+        }
+        free(once.state);
+        free(first.state);
+        close_world(&w);
+    }
+}
+
 /* The rows of a step do not depend on the number of ranks; some get fewer, or none. */
 static void test_global_batch(void **state) {
     static const int ranks[] = {1, 2, 3, 4};
@@ -210,9 +241,13 @@ static void test_resume(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strategies_agree), cmocka_unit_test(test_ranks_share_the_rows),
-        cmocka_unit_test(test_bf16_on_the_wire), cmocka_unit_test(test_global_batch),
-        cmocka_unit_test(test_uneven_end),       cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_strategies_agree),
+        cmocka_unit_test(test_ranks_share_the_rows),
+        cmocka_unit_test(test_bf16_on_the_wire),
+        cmocka_unit_test(test_global_batch),
+        cmocka_unit_test(test_reduced_every_micro_batch),
+        cmocka_unit_test(test_uneven_end),
+        cmocka_unit_test(test_resume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,7 @@ static void set_cell(struct world *w, const char *strategy, int accumulation, bo
     set_word(w, "gradient_accumulation_steps", number);
     set_word(w, "bf16", bf16 ? "true" : "false");
     set_word(w, "reduce_dtype", bf16 && accumulation == 2 ? "bf16" : "f32");
+    set_word(w, "reduce", bf16 && accumulation == 2 ? "every_micro_batch" : "step");
 }
 
 /* What a strategy is asked before anything exists. */

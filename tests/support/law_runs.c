@@ -147,7 +147,8 @@ static struct hl_strategy_need need_of(const struct hl_trainer *t) {
         .rank = hl_group_rank(t->setup.group),
         .n_ranks = hl_group_n_ranks(t->setup.group),
         .accumulation = t->setup.options->gradient_accumulation_steps,
-        .reduce_dtype = (enum hl_dtype)t->setup.options->reduce_dtype};
+        .reduce_dtype = (enum hl_dtype)t->setup.options->reduce_dtype,
+        .reduce_each_micro = t->setup.options->reduce == HL_REDUCE_EACH_MICRO};
     return t->strategy->cost(&env);
 }
 
@@ -227,9 +228,10 @@ bool law_run_is_good(const struct law_run *run, char why[LAW_WHY]) {
 
 void law_run_name(const struct law_plan *p, char *out, size_t capacity) {
     const struct hl_train_options *o = &p->world->train;
-    (void)snprintf(out, capacity, "%s over %s%s%s, %d rank%s, accumulation %lld, %s%s", o->strategy,
-                   p->wire ? p->wire : "threads", p->wrappers ? " with " : "",
+    (void)snprintf(out, capacity, "%s over %s%s%s, %d rank%s, accumulation %lld, %s%s%s",
+                   o->strategy, p->wire ? p->wire : "threads", p->wrappers ? " with " : "",
                    p->wrappers ? p->wrappers : "", p->n_ranks, p->n_ranks > 1 ? "s" : "",
                    (long long)o->gradient_accumulation_steps, o->bf16 ? "bf16" : "f32",
-                   o->reduce_dtype == HL_BF16 ? ", bf16 gradients on the wire" : "");
+                   o->reduce_dtype == HL_BF16 ? ", bf16 gradients on the wire" : "",
+                   o->reduce == HL_REDUCE_EACH_MICRO ? ", reduced every micro-batch" : "");
 }

@@ -21,6 +21,7 @@ static const struct hl_engine_shape shapes[] = {
     {.train = true, .n_slots = 1},
     {.train = true, .n_slots = 2, .bf16_copy = true},
     {.train = true, .n_slots = 2, .sliced = HL_SLICED_WEIGHTS, .rank = 1, .n_ranks = 1},
+    {.train = true, .n_slots = 1, .grad_windows = true, .rank = 1, .n_ranks = 2},
 };
 /* Of several ranks: measured as the others, but ranges are slices. */
 static const struct hl_engine_shape sliced[] = {
@@ -208,6 +209,33 @@ static void test_gradient_windows(void **state) {
     hl_engine_free(e);
 }
 
+/* Micro-batches are reduced one by one: what the windows gave is added up, in slices or whole. */
+static void test_gradient_windows_add(void **state) {
+    const struct hl_engine_shape *const both[] = {&sliced[1], &shapes[N_SHAPES - 1]};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct hl_engine *e = engine(both[i]);
+        for (int pass = 0; pass < 2; pass++, hl_engine_grad_clear(e))
+            for (int micro = 0; micro < 3; micro++)
+                for (int b = 0; b < 3; b++) {
+                    struct hl_range held = hl_engine_held(e, HL_BUFFER_GRAD, b);
+                    if (both[i]->grad_windows) assert_int_equal(held.n, blocks[b].n);
+                    float *window = hl_engine_grad_open(e, b);
+                    assert_false(hl_engine_grad_adds(e, b));
+                    for (int64_t k = 0; k < blocks[b].n; k++) window[k] = (float)(micro + k + 1);
+                    assert_true(hl_engine_grad_adds(e, b)); /* of the same micro-batch */
+                    hl_engine_grad_close(e, b);
+                    const float *kept = held.n ? hl_engine_data(e, HL_BUFFER_GRAD, held) : NULL;
+                    int64_t skip = held.offset - blocks[b].offset;
+                    for (int64_t k = 0; k < held.n; k++) {
+                        int64_t want = (micro + 1) * (skip + k + 1) + micro * (micro + 1) / 2;
+                        assert_true(kept[k] == (float)want);
+                    }
+                }
+        hl_engine_free(e);
+    }
+}
+
 /* Five layers pass through three windows; what is held stays; after an update all are void. */
 static void test_weight_windows(void **state) {
     (void)state;
@@ -250,6 +278,7 @@ int main(void) {
         cmocka_unit_test(test_measure_is_what_is_taken),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_gradient_windows),
+        cmocka_unit_test(test_gradient_windows_add),
         cmocka_unit_test(test_weight_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
