@@ -9,7 +9,8 @@
 #include "wires/pool.h"
 #include "wires/wires.h"
 
-enum { CHUNK = 1 << 20, LINES = 2000, PART = 128 << 10, TRIPS = 2000, PARTS = 1000, WARM = 100 };
+enum { CHUNK = 1 << 20, LINES = 2000, PART = 128 << 10, WARM = 100 };
+static const struct effort { uint64_t trips, parts; } THOROUGH = {2000, 1000}, BRIEF = {300, 100};
 
 /* ---- one device ---- */
 
@@ -76,7 +77,8 @@ void pool_measure_device(const struct hl_pool *p, uint32_t d, uint64_t most,
 struct side {
     struct hl_mem *mem;
     const char *address;
-    int rank;
+    int rank, n_ranks;
+    struct effort effort;
     int64_t timeout_ns;
     struct pool_exchange result;
     enum hl_status status;
@@ -121,25 +123,26 @@ static enum hl_status receive(struct hl_wire *w, uint64_t seed, size_t bytes, in
 static enum hl_status small_parts(struct hl_wire *w, struct side *side) {
     enum hl_status status = HL_OK;
     int64_t before = 0;
-    for (uint64_t i = 0; i < WARM + TRIPS && status == HL_OK; i++) {
+    for (uint64_t i = 0; i < WARM + side->effort.trips && status == HL_OK; i++) {
         int64_t patience = i ? side->timeout_ns : 10 * side->timeout_ns;
         if (i == WARM) before = hl_clock_ns();
         if (w->rank == 0) status = send(w, i, 64, patience);
         if (status == HL_OK) status = receive(w, i, 64, patience, &side->result);
         if (w->rank == 1 && status == HL_OK) status = send(w, i, 64, patience);
     }
-    side->result.round_trip_ns = (double)(hl_clock_ns() - before) / TRIPS;
+    side->result.round_trip_ns = (double)(hl_clock_ns() - before) / (double)side->effort.trips;
     return status;
 }
 
 static enum hl_status large_parts(struct hl_wire *w, struct side *side) {
     enum hl_status status = HL_OK;
     int64_t before = hl_clock_ns();
-    for (uint64_t i = 0; i < PARTS && status == HL_OK; i++) {
-        status = send(w, i * 977, PART, side->timeout_ns);
-        if (status == HL_OK) status = receive(w, i * 977, PART, side->timeout_ns, &side->result);
+    for (uint64_t i = 0; i < side->effort.parts && status == HL_OK; i++) {
+        status = send(w, i * 977, w->part_bytes, side->timeout_ns);
+        if (status == HL_OK)
+            status = receive(w, i * 977, w->part_bytes, side->timeout_ns, &side->result);
     }
-    side->result.rate = rate((uint64_t)PARTS * PART, hl_clock_ns() - before);
+    side->result.rate = rate(side->effort.parts * w->part_bytes, hl_clock_ns() - before);
     return status;
 }
 
@@ -153,8 +156,10 @@ static void explain(struct side *side, const struct hl_wire *w) {
 
 static void run_side(struct side *side) {
     struct hl_wire *w;
-    const struct hl_wire_place place = {
-        .rank = side->rank, .n_ranks = 2, .address = side->address, .timeout_ns = side->timeout_ns};
+    const struct hl_wire_place place = {.rank = side->rank,
+                                        .n_ranks = side->n_ranks,
+                                        .address = side->address,
+                                        .timeout_ns = side->timeout_ns};
     side->status = hl_wire_pool.open(side->mem, &place, &w, &side->diag);
     if (side->status != HL_OK) return;
     side->status = small_parts(w, side);
@@ -180,8 +185,12 @@ enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, 
     struct side sides[2];
     struct hl_pool *pool = NULL;
     for (int r = 0; r < 2; r++)
-        sides[r] =
-            (struct side){.mem = mem, .address = address, .rank = r, .timeout_ns = timeout_ns};
+        sides[r] = (struct side){.mem = mem,
+                                 .address = address,
+                                 .rank = r,
+                                 .n_ranks = 2,
+                                 .effort = THOROUGH,
+                                 .timeout_ns = timeout_ns};
     const struct hl_pool_wire_spec spec = {.address = address,
                                            .n_ranks = 2,
                                            .n_lanes = 1,
@@ -203,5 +212,29 @@ enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, 
     if (bad->status != HL_OK && diag) *diag = bad->diag;
     *out = sides[rank < 0 ? 0 : rank].result;
     if (rank < 0) out->n_wrong += sides[1].result.n_wrong;
+    return bad->status;
+}
+
+enum hl_status pool_try(struct hl_mem *mem, const struct hl_pool_wire_spec *spec,
+                        int64_t timeout_ns, struct pool_exchange *exchange_out,
+                        struct pool_rates *rates_out, struct hl_diag *diag) {
+    struct side sides[2];
+    struct hl_pool *pool = NULL;
+    enum hl_status status = hl_pool_wire_new(mem, spec, &pool, diag);
+    if (status != HL_OK) return status;
+    for (int r = 0; r < 2; r++)
+        sides[r] = (struct side){.mem = mem,
+                                 .address = pool->address,
+                                 .rank = r,
+                                 .n_ranks = spec->n_ranks,
+                                 .effort = BRIEF,
+                                 .timeout_ns = timeout_ns};
+    hl_parallel(2, run_both, sides);
+    const struct side *bad = sides[0].status == HL_OK ? &sides[1] : &sides[0];
+    if (bad->status == HL_OK) pool_measure_device(pool, 0, 16 * CHUNK, rates_out);
+    else if (diag) *diag = bad->diag;
+    *exchange_out = sides[0].result;
+    exchange_out->n_wrong += sides[1].result.n_wrong;
+    hl_pool_close(pool);
     return bad->status;
 }

@@ -3,6 +3,7 @@
 #define HALLEY_POOL_CHECK_H
 
 #include "memory/pool.h"
+#include "wires/pool.h"
 
 /* Of one device, by one processor. */
 struct pool_rates {
@@ -25,5 +26,12 @@ struct pool_exchange {
 enum hl_status pool_exchange(struct hl_mem *mem, const char *address, int rank, bool force,
                              int64_t timeout_ns, struct pool_exchange *out,
                              struct hl_diag *diag) HL_MUST_CHECK;
+
+/* A new pool of two ranks or more, as a launcher makes it, tried by two threads and removed again.
+ * A tenth of the time of the above, or less.
+ * errors: those of hl_pool_wire_new, and as of pool_exchange */
+enum hl_status pool_try(struct hl_mem *mem, const struct hl_pool_wire_spec *spec,
+                        int64_t timeout_ns, struct pool_exchange *exchange_out,
+                        struct pool_rates *rates_out, struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

@@ -8,4 +8,13 @@
 int64_t hl_clock_ns(void);          /* monotonic nanoseconds; the zero is arbitrary */
 double hl_clock_wall_seconds(void); /* seconds since 1970, UTC */
 
+/* What hl_clock_ns reads. */
+struct hl_clock_facts {
+    char source[32];     /* "tsc", ...; empty: the kernel does not say */
+    char available[128]; /* other sources, with blanks between them */
+    int64_t step_ns;     /* the smallest difference it promises */
+    double read_ns;      /* the time that reading it takes */
+};
+void hl_clock_look(struct hl_clock_facts *out);
+
 #endif

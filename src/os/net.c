@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/filter.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "os/cgroup.h"
 
 enum { BACKLOG = 1024 };
 
@@ -132,6 +135,50 @@ enum hl_status hl_net_interface(const char *name, bool ipv6, struct hl_net_addre
     if (found) return out->port = 0, HL_OK;
     return hl_fail(diag, HL_E_USER, "no network interface '%s' with an %s address; there are: %s",
                    name, ipv6 ? "IPv6" : "IPv4", names);
+}
+
+/* A small number from /sys, which says -1 when it is not known. */
+static int64_t link_number(const char *name, const char *what) {
+    char path[96], text[32];
+    (void)snprintf(path, sizeof path, "/sys/class/net/%.32s/%s", name, what);
+    int64_t number = hl_read_small(path, text, sizeof text) ? strtol(text, NULL, 10) : 0;
+    return number > 0 ? number : 0;
+}
+
+static void add_links(const struct ifaddrs *all, int family, struct hl_net_link *out, int capacity,
+                      int *n) {
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        struct hl_net_link link = {.mbit = 0};
+        if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) ||
+            !read_address(i->ifa_addr, &link.address))
+            continue;
+        (void)snprintf(link.name, sizeof link.name, "%s", i->ifa_name);
+        link.mbit = link_number(link.name, "speed");
+        link.mtu = (int)link_number(link.name, "mtu");
+        if (*n < capacity) out[*n] = link;
+        ++*n;
+    }
+}
+
+int hl_net_links(struct hl_net_link *out, int capacity) {
+    struct ifaddrs *all = NULL;
+    int n = 0;
+    if (getifaddrs(&all)) return 0;
+    add_links(all, AF_INET, out, capacity, &n);
+    add_links(all, AF_INET6, out, capacity, &n);
+    freeifaddrs(all);
+    return n;
+}
+
+enum hl_status hl_net_own_name(char *name_out, size_t capacity, struct hl_net_address *out,
+                               struct hl_diag *diag) {
+    char address[300];
+    if (gethostname(name_out, capacity)) return hl_fail(diag, HL_E_USER, "no host name: %m");
+    name_out[capacity - 1] = 0;
+    (void)snprintf(address, sizeof address, "%.250s:9", name_out);
+    enum hl_status status = hl_net_resolve(address, out, diag);
+    out->port = 0;
+    return status;
 }
 
 /* ---- listening ---- */

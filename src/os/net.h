@@ -4,6 +4,8 @@
 #define HALLEY_OS_NET_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "halley/status.h"
 
@@ -25,6 +27,21 @@ enum hl_status hl_net_route(const struct hl_net_address *to, struct hl_net_addre
  * errors HL_E_USER: there is none, with the names that there are */
 enum hl_status hl_net_interface(const char *name, bool ipv6, struct hl_net_address *out,
                                 struct hl_diag *diag) HL_MUST_CHECK;
+
+/* An interface that is up, by one of its addresses. */
+struct hl_net_link {
+    char name[32];
+    struct hl_net_address address; /* port 0 */
+    int64_t mbit;                  /* per second, as its driver says; 0: it does not */
+    int mtu;                       /* bytes; 0: not known */
+};
+/* The first `capacity` of them, IPv4 first. returns how many there are; 0 when they cannot be
+ * listed */
+int hl_net_links(struct hl_net_link *out, int capacity);
+/* What this machine calls itself, and the address behind that name: where others would look for a
+ * rank 0 that told it. A look-up may take seconds. errors HL_E_USER: it has no address */
+enum hl_status hl_net_own_name(char *name_out, size_t capacity, struct hl_net_address *out,
+                               struct hl_diag *diag) HL_MUST_CHECK;
 
 /* Listen at that address and no other; port 0: any free one, filled in.
  * returns a socket, to be closed by who takes it; -1: diag says why (HL_E_IO) */

@@ -66,6 +66,27 @@ static void test_routes_and_interfaces(void **state) {
     assert_non_null(strstr(diag.text, "there are: lo"));
 }
 
+static void test_links(void **state) {
+    struct hl_net_link links[64];
+    struct hl_net_address a;
+    struct hl_diag diag = {0};
+    char name[200] = "";
+    bool found = false;
+    (void)state;
+    int n = hl_net_links(links, 64);
+    for (int i = 0; i < n && i < 64; i++) {
+        found |= !strcmp(links[i].name, "lo") && !strcmp(links[i].address.ip, "127.0.0.1") &&
+                 links[i].address.loopback && links[i].mtu > 0;
+        assert_int_equal(links[i].address.port, 0);
+        assert_true(i == 0 || !links[i - 1].address.ipv6 || links[i].address.ipv6);
+    }
+    assert_true(found);
+    assert_int_equal(hl_net_links(links, 0), n);
+    enum hl_status status = hl_net_own_name(name, sizeof name, &a, &diag);
+    assert_true(*name); /* whether it has an address is this machine's affair */
+    assert_true(status == HL_OK ? a.port == 0 && *a.ip : *diag.text != 0);
+}
+
 /* 1: a connection to the address was accepted and answers within the milliseconds. */
 static int reaches(const struct hl_net_address *at, int listening, int *accepted) {
     struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)at->port)};
@@ -129,9 +150,8 @@ static void test_reserve(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resolve),
-        cmocka_unit_test(test_routes_and_interfaces),
-        cmocka_unit_test(test_listen_and_shut),
+        cmocka_unit_test(test_resolve), cmocka_unit_test(test_routes_and_interfaces),
+        cmocka_unit_test(test_links),   cmocka_unit_test(test_listen_and_shut),
         cmocka_unit_test(test_reserve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
