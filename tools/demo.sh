@@ -1,6 +1,6 @@
 #!/bin/sh
 # make demo: a language model from nothing, in a few minutes on two cores. Takes the King James Bible as Debian packages it,
-# learns a tokenizer, trains a small Llama, compares it with a bigram model, and writes a page and a sample into demo/.
+# learns a tokenizer, trains a small Llama on two ranks, compares it with a bigram model, and writes a page and a sample into demo/.
 # usage: tools/demo.sh        HALLEY: the program, DEMO_DIR: where everything goes, DEMO_STEPS: steps of training
 set -eu
 cd "$(dirname "$0")/.."
@@ -35,9 +35,9 @@ say "a tokenizer: byte-level BPE"
 show "$halley" data --train-tokenizer 2048 --data "$out/kjv.jsonl" --out "$out/tokenizer.json"
 
 # max_minutes is a net for slow machines: what was learned by then is evaluated, saved and shown.
-say "a small Llama, $steps steps"
-show "$halley" train examples/demo.yaml --data "$out/kjv.jsonl" --tokenizer "$out/tokenizer.json" \
-    --output_dir "$out/run" --overwrite --max_steps "$steps" --max_minutes 2.5
+say "a small Llama, $steps steps on two ranks that share a memory pool"
+show "$halley" launch -n 2 --wire pool train examples/demo.yaml --data "$out/kjv.jsonl" --tokenizer "$out/tokenizer.json" \
+    --strategy zero1 --output_dir "$out/run" --overwrite --max_steps "$steps" --max_minutes 2.5
 
 say "held-out loss beside that of a bigram model of the same tokens (nats per token, lower is better)"
 show "$halley" eval "$out/run" | tee "$out/eval.json"
@@ -58,7 +58,7 @@ show "$halley" generate "$out/run" --prompt "And it came to pass" --max_new_toke
 if [ "$result" != 0 ]; then
     say "the transformer is not clearly better than a bigram model"
     echo "This machine is slow or busy, so that max_minutes cut the run short. Go on without the limit, the same bits as if never stopped:"
-    echo "$halley train $out/run/run.yaml --resume --max_minutes 0"
+    echo "$halley launch -n 2 --wire pool train $out/run/run.yaml --resume --max_minutes 0"
     exit 1
 fi
 say "done. Open $out/report.html in a browser; go on with:"
