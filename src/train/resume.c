@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/threads.h"
 #include "os/fs.h"
 #include "train/state.h"
 
@@ -230,6 +231,20 @@ static void warn_if_changed(struct hl_trainer *t, const char *then) {
     hl_buf_free(&now);
 }
 
+/* Unless the user wants a number: not more threads per rank than before, since fewer ranks would
+ * get more of them, and other bits. More than now are not tried: the cores are not there, or
+ * shared. */
+static void keep_threads(struct hl_trainer *t, const char *made_with) {
+    json_t *then = made_with ? json_loads(made_with, 0, NULL) : NULL;
+    json_int_t n = json_integer_value(json_object_get(then, "threads"));
+    json_decref(then);
+    if (t->threads_asked || n <= 0 || n >= t->threads) return;
+    (void)snprintf(t->threads_why, sizeof t->threads_why,
+                   "as before, for the same bits; --threads %d takes all cores", t->threads);
+    t->threads = (int)n;
+    hl_threads_set(t->threads);
+}
+
 static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
                                  const char *folder, struct hl_diag *diag) {
     if (!hl_checkpoint_has_state(reader))
@@ -258,6 +273,7 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
         t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
         hl_trainer_progress_changed(t);
+        keep_threads(t, hl_checkpoint_made_with_json(reader));
         warn_if_changed(t, hl_checkpoint_made_with_json(reader));
     }
     json_decref(loop);

@@ -81,6 +81,11 @@ train 0 "threads was 1 and is 2 now: going on, but perhaps not with the same bit
 train 0 "compute was 'f32' and is 'bf16' now: going on, but not with the same bits" --threads 2 --bf16 --max_steps 8 --output_dir run --resume
 said=$("$halley" train --data story.txt --block_size 16 $small --threads 2 --bf16 --max_steps 9 --output_dir run --resume 2>&1)
 grep -q ' was .* now' <<< "$said" && fail "nothing has changed, and yet: $said"
+# nobody says how many threads: as many as before
+"$halley" train --data story.txt --block_size 16 $small --max_steps 3 --output_dir cores > /dev/null 2>&1
+said=$("$halley" train --data story.txt --block_size 16 ${small/--threads 1/} --max_steps 4 --output_dir cores --resume 2>&1)
+grep -q ' was .* now' <<< "$said" && fail "threads are not those of before: $said"
+grep -q '"threads": 1' cores/checkpoint-4/manifest.json || fail "not one thread: $(cat cores/checkpoint-4/manifest.json)"
 # what multiplies matrices, with its version
 if [ "$isa" != ref ]; then
     HALLEY_PRODUCTS=own train 0 " now: going on, but not with the same bits" --threads 2 --bf16 --max_steps 10 --output_dir run --resume
