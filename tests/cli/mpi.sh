@@ -19,17 +19,22 @@ expect() {
 for i in $(seq 1 300); do echo "the cat number $((i * 37 % 101)) saw the dog number $((i * 53 % 89))"; done > story.txt
 small="--data story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2 --threads 1"
 train="$halley train $small --max_steps 6"
-"$halley" launch -n 3 --wire threads train $small --max_steps 6 --output_dir threads > log 2>&1 || fail "threads: $(cat log)"
+# strategy:accumulation:bf16, each over threads first
+cells="ddp:1:false zero1:2:true zero2:4:false zero3:2:true zero3:1:false"
+cell() { echo "--strategy ${1%%:*} --gradient_accumulation_steps $(cut -d: -f2 <<< "$1") --bf16 ${1##*:}"; }
+for c in $cells; do
+    "$halley" launch -n 3 --wire threads train $small --max_steps 6 $(cell $c) --output_dir threads-$c > log 2>&1 || fail "threads, $c: $(cat log)"
+done
 
 # all MPIRUN...: what holds with every MPI
 all() {
-    local strategy
-    for strategy in ddp zero3; do
-        expect 0 'step 6/6' "$@" $train --strategy $strategy --output_dir mpi
-        cmp threads/checkpoint-6/model.safetensors mpi/checkpoint-6/model.safetensors || fail "$1, $strategy: other bits than threads"
+    local c
+    for c in $cells; do
+        expect 0 'step 6/6' "$@" $train $(cell $c) --output_dir mpi
+        cmp threads-$c/checkpoint-6/model.safetensors mpi/checkpoint-6/model.safetensors || fail "$*, $c: other bits than threads"
         rm -rf mpi
     done
-    expect - 'holds a run already' "$@" $train --output_dir threads
+    expect - 'holds a run already' "$@" $train --output_dir threads-zero3:1:false
     expect - '' env HALLEY_FAULT=kill:1:backward:3 "$@" $train --output_dir killed
     expect - '' env HALLEY_FAULT=exit:1:forward:3 "$@" $train --output_dir ended
     expect - 'waited 2 s for rank 1' env HALLEY_FAULT=stop:1:forward:3 "$@" $train --output_dir stopped --timeout 2
