@@ -108,7 +108,7 @@ static void sweep_one(void *context, const char *folder) {
     struct sweep *s = context;
     if (!is_stale(s->mem, folder)) return;
     hl_pool_remove_folder(folder, HL_POOL_DEVICES);
-    s->n++;
+    if (access(folder, F_OK)) s->n++; /* one that holds other things stays */
 }
 
 enum hl_status hl_pool_sweep(struct hl_mem *mem, const char *parent, int *n_out,

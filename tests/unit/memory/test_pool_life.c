@@ -1,5 +1,6 @@
 /* Pools come and go: what is made, what is refused before anything is written, who may remove
  * what. Those that a killed owner left are swept, and no others. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -186,7 +187,7 @@ static void leave_a_pool(const char *address, bool kept) {
 }
 
 static void test_sweeping(void **state) {
-    char stale[200], kept[200], live[200], half[200], other[200];
+    char stale[200], kept[200], live[200], half[200], other[200], full[200], inner[200];
     struct hl_pool *pool;
     struct hl_diag diag = {0};
     int n = -1;
@@ -196,6 +197,11 @@ static void test_sweeping(void **state) {
     pool = made(in_parent(live, "halley-live"), false);
     assert_int_equal(mkdir(in_parent(half, "halley-x.new-1"), 0700), 0); /* being made, it seems */
     assert_int_equal(mkdir(in_parent(other, "somebody's"), 0700), 0);
+    /* an old folder with other things in it is not removed, and not counted */
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    assert_int_equal(mkdir(in_parent(full, "halley-full"), 0700), 0);
+    assert_int_equal(mkdir(in_parent(inner, "halley-full/inner"), 0700), 0);
+    assert_int_equal(utimensat(AT_FDCWD, full, old, 0), 0);
 
     struct hl_pool *dead;
     assert_int_equal(hl_pool_attach(hl_mem_default(), stale, true, 0, &dead, &diag), HL_OK);
@@ -207,7 +213,9 @@ static void test_sweeping(void **state) {
     assert_int_equal(hl_pool_sweep(hl_mem_default(), parent, &n, &diag), HL_OK);
     assert_int_equal(n, 1);
     assert_false(exists(stale));
-    assert_true(exists(kept) && exists(live) && exists(half) && exists(other));
+    assert_true(exists(kept) && exists(live) && exists(half) && exists(other) && exists(inner));
+    assert_int_equal(rmdir(inner), 0);
+    assert_int_equal(rmdir(full), 0);
     assert_int_equal(hl_pool_remove(hl_mem_default(), live, false, &diag), HL_E_USER);
     assert_non_null(strstr(diag.text, "in use"));
     hl_pool_close(pool);
