@@ -69,6 +69,10 @@ static const struct hl_option rank_rows[] = {
              "the others says"},
 };
 
+struct hl_option_set rank_option_set(struct rank_options *o) {
+    return (struct hl_option_set){NULL, rank_rows, sizeof rank_rows / sizeof *rank_rows, o};
+}
+
 enum { N_SETS = 6 };
 
 static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]) {
@@ -78,8 +82,7 @@ static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]
     sets[2] = (struct hl_option_set){NULL, hl_model_rows, hl_model_n_rows, &o->model};
     sets[3] = (struct hl_option_set){NULL, hl_train_rows, hl_train_n_rows, &o->train};
     sets[4] = (struct hl_option_set){NULL, hl_optimizer_rows, hl_optimizer_n_rows, &o->optimizer};
-    sets[5] =
-        (struct hl_option_set){NULL, rank_rows, sizeof rank_rows / sizeof *rank_rows, &o->ranks};
+    sets[5] = rank_option_set(&o->ranks);
 }
 
 static bool is_yaml(const char *path) {

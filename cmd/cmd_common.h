@@ -21,6 +21,8 @@ struct run_options {
     } ranks;
 };
 
+struct hl_option_set rank_option_set(struct rank_options *options);
+
 /* Defaults, then base_yaml (NULL: none), then YAML files among the words, then flags.
  * *print_only_out: --print_config was given. */
 enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args,

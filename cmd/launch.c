@@ -18,7 +18,8 @@ static const char usage[] =
     "  halley launch -n 4 --wire threads train run.yaml     threads of one process\n"
     "  halley launch --hosts hosts.txt train run.yaml       machines that ssh reaches\n"
     "  HALLEY_TOKEN=... halley launch --nnodes 2 --node-rank 0 --nproc-per-node 2 --rdzv-endpoint "
-    "node0:29500 train run.yaml\n\n"
+    "node0:29500 train run.yaml\n"
+    "  halley launch -n 2 --wire wan bench-net              how fast a wire is\n\n"
     "'halley help ranks' tells more.\n\n";
 
 #define AT(field) .offset = offsetof(struct launch_options, field)
@@ -136,10 +137,22 @@ static struct hl_option_set option_set(struct launch_options *o) {
     return (struct hl_option_set){NULL, rows, N_ROWS, o};
 }
 
-/* Where the ranks' own words begin: behind the first `train`; n_args: nowhere. */
+static const struct launch_command commands[] = {
+    {"train", true, train_as_rank, command_train},
+    {"bench-net", false, bench_net_as_rank, command_bench_net},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static const struct launch_command *command_of(const char *word) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(commands[i].name, word)) return &commands[i];
+    return NULL;
+}
+
+/* Where the ranks' own words begin: behind the first command; n_args: nowhere. */
 static int find_command(int n_args, char **args) {
     int i = 0;
-    while (i < n_args && strcmp(args[i], "train") != 0) i++;
+    while (i < n_args && !command_of(args[i])) i++;
     return i;
 }
 
@@ -157,17 +170,33 @@ static enum hl_status read_own(struct launch *l, int n, char **args, struct hl_d
                           : hl_fail_memory(diag, (unsigned)n * sizeof *own, "the command line");
     if (status == HL_OK && n_words)
         status =
-            hl_fail(diag, HL_E_USER, "'%s' is no command that ranks can run; 'train' is", words[0]);
+            hl_fail(diag, HL_E_USER,
+                    "'%s' is no command that ranks can run; 'train' and 'bench-net' are", words[0]);
     hl_free(l->mem, own);
     hl_free(l->mem, words);
+    return status;
+}
+
+/* Only a run has a folder, for logs too, and a checkpoint to begin again from. */
+static enum hl_status read_bench(struct launch *l, struct hl_diag *diag) {
+    static char none[] = "";
+    enum hl_status status =
+        bench_net_read(l->mem, l->n_args, l->args, &l->bench, &l->run_config, diag);
+    if (status == HL_OK && l->options.max_restarts)
+        status =
+            hl_fail(diag, HL_E_USER, "max_restarts: %s does not start again", l->command->name);
+    if (status == HL_OK) l->run.ranks = l->bench.ranks;
+    l->run.train.output_dir = none;
     return status;
 }
 
 /* What the ranks will read is read here first: a mistake is told once. wire, timeout and interface
  * may stand on either side. */
 static enum hl_status read_run(struct launch *l, bool *print_only, struct hl_diag *diag) {
-    enum hl_status status = run_read_options(l->mem, NULL, l->n_args, l->args, &l->run,
-                                             &l->run_config, print_only, diag);
+    enum hl_status status = l->command->resumes
+                                ? run_read_options(l->mem, NULL, l->n_args, l->args, &l->run,
+                                                   &l->run_config, print_only, diag)
+                                : read_bench(l, diag);
     if (status == HL_OK) status = hl_wire_wrap_check(l->run.ranks.wire_wrappers, diag);
     return status == HL_OK ? launch_settle(l, diag) : status;
 }
@@ -188,6 +217,7 @@ static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *
     if (!l->options.n && !*l->options.hosts)
         return hl_fail(diag, HL_E_USER,
                        "how many ranks? 'halley launch -n 2 train ...' starts two");
+    l->command = command_of(args[n]);
     l->n_args = n_args - n - 1;
     l->args = args + n + 1;
     return read_run(l, print_only, diag);
@@ -213,7 +243,7 @@ int command_launch(int n_args, char **args) {
     bool print_only = false;
     if (command_wants_help(n, args)) return command_print_help(usage, &set, 1), 0;
     if (n < n_args && command_wants_help(n_args - n, args + n))
-        return command_train(n_args - n - 1, args + n + 1);
+        return command_of(args[n])->as_command(n_args - n - 1, args + n + 1);
     enum hl_status status = read_all(&l, n_args, args, &print_only, &diag);
     if (status == HL_OK && print_only) status = run_print_config(l.mem, l.run_config, &diag);
     else if (status == HL_OK) status = start(&l, &status_out, &diag);

@@ -15,13 +15,22 @@ struct launch_options {
     char *rdzv_endpoint, *hosts;
     bool standalone, secret_on_stdin;
 };
+/* What ranks can run. */
+struct launch_command {
+    const char *name;
+    bool resumes; /* has --resume and an output_dir */
+    int (*as_rank)(const struct hl_cluster_place *place, int n_args, char **args);
+    int (*as_command)(int n_args, char **args);
+};
 struct launch {
     struct hl_mem *mem;
     struct launch_options options;
     struct hl_config *config;
     struct run_options run; /* what the ranks will read */
+    struct bench_net_options bench;
     struct hl_config *run_config;
-    int n_args; /* of the subcommand that ranks run, its name left out */
+    const struct launch_command *command; /* that ranks run */
+    int n_args;                           /* its words, the name left out */
     char **args;
     struct hl_log log;
     char program[HL_PATH_CAPACITY]; /* this one */

@@ -12,7 +12,8 @@
 /* ---- words and variables ---- */
 
 char **launch_words(const struct launch *l, char *const *front, int n_front, bool resume) {
-    static char command[] = "train", flag[] = "--resume";
+    static char train[] = "train", bench[] = "bench-net", flag[] = "--resume";
+    char *command = l->command->resumes ? train : bench;
     char **words = hl_alloc(l->mem, (size_t)(n_front + l->n_args) + 3, sizeof *words);
     int n = 0;
     if (!words) return NULL;
@@ -59,6 +60,7 @@ enum hl_status launch_logs_new(struct launch *l, int n, struct launch_logs **out
     if (!logs) return hl_fail_memory(diag, sizeof *logs, "the ranks' logs");
     logs->l = l;
     logs->n = n;
+    if (!*asked && !l->command->resumes) return *out = logs, HL_OK; /* folder: none */
     int length =
         *asked ? snprintf(logs->folder, sizeof logs->folder, "%s", asked)
                : snprintf(logs->folder, sizeof logs->folder, "%s/logs", l->run.train.output_dir);
@@ -86,7 +88,7 @@ void launch_logs_add(struct launch_logs *logs, int i, const char *name, const ch
                      size_t n) {
     struct log_file *log = &logs->files[i];
     struct hl_diag diag = {0};
-    if (log->failed) return;
+    if (log->failed || !*logs->folder) return;
     if ((log->open || open_log(logs, log, name, &diag)) &&
         hl_append_record(&log->file, line, n, &diag) == HL_OK)
         return;

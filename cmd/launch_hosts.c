@@ -122,7 +122,7 @@ static void print_command(const struct hosts *x, const struct host *h, bool resu
                *l->options.rdzv_endpoint ? l->options.rdzv_endpoint : l->address);
     if (*l->interface) quote_flag(out, "interface", l->interface);
     if (*l->options.log_dir) quote_flag(out, "log_dir", l->options.log_dir);
-    hl_buf_puts(out, " train");
+    hl_buf_printf(out, " %s", l->command->name);
     for (int i = 0; i < l->n_args; i++) quote(out, l->args[i]);
     if (resume) hl_buf_puts(out, " --resume");
 }

@@ -16,7 +16,8 @@ static void run_rank(void *context, int rank) {
     struct hl_cluster_place place = team->place;
     if (rank) hl_signal_avoid();
     place.rank = place.local_rank = rank;
-    team->ends[rank] = train_as_rank(&place, team->launch->n_args, team->launch->args);
+    team->ends[rank] =
+        team->launch->command->as_rank(&place, team->launch->n_args, team->launch->args);
 }
 
 /* The first failure is no longer known by time: one that is not about another rank. */

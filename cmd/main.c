@@ -18,11 +18,26 @@ static const struct command commands[] = {
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
+/* bench-net and bench_net are one command. */
+static bool is_called(const char *name, const char *word) {
+    while (*name && (*name == *word || (*name == '_' && *word == '-'))) name++, word++;
+    return !*name && !*word;
+}
+
+static void print_name(FILE *out, const char *name) {
+    int width = 10;
+    for (; *name; name++, width--) (void)fputc(*name == '_' ? '-' : *name, out);
+    fprintf(out, "%*s", width > 0 ? width : 0, "");
+}
+
 static void print_usage(FILE *out) {
     fprintf(out, "halley trains transformer language models on the machines people have\n\n"
                  "usage: halley COMMAND [ARGUMENTS]      halley COMMAND --help\n\n");
-    for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        fprintf(out, "  ");
+        print_name(out, commands[i].name);
+        fprintf(out, " %s\n", commands[i].summary);
+    }
 }
 
 static const char *nearest_command(const char *word) {
@@ -37,7 +52,7 @@ static int run(int argc, char **argv) {
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) return print_usage(stdout), 0;
     if (!strcmp(word, "--version") || !strcmp(word, "-V")) return command_version(0, NULL);
     for (int i = 0; i < N_COMMANDS; i++)
-        if (!strcmp(word, commands[i].name)) return commands[i].run(argc - 2, argv + 2);
+        if (is_called(commands[i].name, word)) return commands[i].run(argc - 2, argv + 2);
     const char *near = nearest_command(word);
     if (near) fprintf(stderr, "halley: no command '%s'; did you mean '%s'?\n", word, near);
     else fprintf(stderr, "halley: no command '%s'; 'halley --help' lists them\n", word);

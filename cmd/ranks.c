@@ -54,11 +54,14 @@ static enum hl_status settle(struct hl_cluster_place *p, const struct rank_optio
 
 /* ---- wire and group ---- */
 
-static void told(void *context, enum hl_phase phase, int64_t step) {
-    struct ranks *r = context;
+void ranks_told(struct ranks *r, enum hl_phase phase, int64_t step) {
     r->step = step;
     if (r->board.n) hl_board_tell(&r->board, r->entry, (int)phase, step);
     rank_fault_at(&r->fault, r->place.rank, phase, step);
+}
+
+static void told(void *context, enum hl_phase phase, int64_t step) {
+    ranks_told(context, phase, step);
 }
 
 static enum hl_status open_wire(struct ranks *r, const char *wrappers, struct hl_diag *diag) {
@@ -96,6 +99,14 @@ static enum hl_status count_sharing(struct ranks *r, struct hl_diag *diag) {
     return status;
 }
 
+enum hl_status ranks_open_wire(struct ranks *r, const struct rank_options *options,
+                               struct hl_diag *diag) {
+    enum hl_status status = settle(&r->place, options, diag);
+    if (status == HL_OK) status = hl_wire_wrap_check(options->wire_wrappers, diag);
+    if (status == HL_OK) ranks_told(r, HL_PHASE_START, 0);
+    return status == HL_OK ? open_wire(r, options->wire_wrappers, diag) : status;
+}
+
 enum hl_status ranks_open(struct ranks *r, const struct rank_options *options,
                           struct hl_diag *diag) {
     const struct hl_kernels *kernels;
@@ -118,7 +129,8 @@ void ranks_close(struct ranks *r, enum hl_status status, int end, const struct h
     if (end && r->board.n) hl_board_give_up(&r->board, r->entry, end, why);
     if (status < 0 && r->group) hl_group_give_up(r->group, why);
     else if (status < 0 && r->wire) r->wire->ops->give_up(r->wire, why);
-    else hl_group_tell(r->group, HL_PHASE_SHUTDOWN, r->step);
+    else if (r->group) hl_group_tell(r->group, HL_PHASE_SHUTDOWN, r->step);
+    else if (r->wire) ranks_told(r, HL_PHASE_SHUTDOWN, r->step);
     hl_group_free(r->group);
     if (r->wire) r->wire->ops->close(r->wire);
     hl_board_close(&r->board);

@@ -28,6 +28,12 @@ enum hl_status ranks_place(struct hl_mem *mem, const struct hl_cluster_place *gi
 /* Open the wire and meet the others. One rank: a group of one. */
 enum hl_status ranks_open(struct ranks *ranks, const struct rank_options *options,
                           struct hl_diag *diag) HL_MUST_CHECK;
+/* The first half of it, for those who speak over ranks->wire themselves: no group. Two ranks or
+ * more. */
+enum hl_status ranks_open_wire(struct ranks *ranks, const struct rank_options *options,
+                               struct hl_diag *diag) HL_MUST_CHECK;
+/* The launcher's board gets it; the place where HALLEY_FAULT breaks a rank. */
+void ranks_told(struct ranks *ranks, enum hl_phase phase, int64_t step);
 /* Everybody is told how this rank ended: with status below 0, or well, with the exit status `end`.
  */
 void ranks_close(struct ranks *ranks, enum hl_status status, int end, const struct hl_diag *diag);
@@ -49,5 +55,16 @@ int ranks_fail(const struct ranks *ranks, const char *command, enum hl_status st
 
 /* halley train, as this rank. */
 int train_as_rank(const struct hl_cluster_place *place, int n_args, char **args);
+
+/* halley bench-net, as this rank; its options, for a launcher to look at first. */
+struct bench_net_options {
+    struct rank_options ranks;
+    char *json;
+    double seconds;
+};
+int bench_net_as_rank(const struct hl_cluster_place *place, int n_args, char **args);
+enum hl_status bench_net_read(struct hl_mem *mem, int n_args, char **args,
+                              struct bench_net_options *options, struct hl_config **config_out,
+                              struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

@@ -23,8 +23,8 @@ expect 2 'usage: halley COMMAND' "$halley"
 expect 0 'usage: halley COMMAND' "$halley" --help
 expect 2 "halley: no command 'trian'; did you mean 'train'?" "$halley" trian
 expect 2 "halley: no command 'xyzzy'; 'halley --help' lists them" "$halley" xyzzy
-commands=$("$halley" --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-for command in doctor train generate eval plan bench report version help data; do
+commands=$("$halley" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
+for command in doctor train generate eval plan bench bench-net report version help data; do
     grep -qx $command <<< "$commands" || fail "halley --help does not list $command"
     [ $command = version ] || expect 0 "halley $command" "$halley" $command --help
 done
