@@ -1,15 +1,19 @@
 /* Collectives between processes of this machine over a pool. Answers questions, as bench_worker
- * does: usage: bench_collectives RANKS [PART_BYTES] prints "ready ...", then for each line "KIND
- * BYTES" the seconds of one call: by the slowest rank, the median of a few batches. KIND:
- * all-reduce, reduce-scatter, all-gather, barrier. BYTES: of the whole vector. */
+ * does: usage: bench_collectives RANKS [PART_BYTES [HOST CARD LATENCY_US]] prints "ready ...", then
+ * for each line "KIND BYTES" the seconds of one call: by the slowest rank, the median of a few
+ * batches. KIND: see `kinds`. BYTES: of the whole vector, which is cut to a multiple of 16 floats
+ * for each rank. With HOST (bytes/s of a host's link to the pool, each way), CARD (bytes/s of one
+ * of six cards) and LATENCY_US the pool is that of an emulated rack: rack.h, without coherence. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "halley/collective.h"
 #include "pairs.h"
+#include "rack.h"
 #include "wires/pool.h"
 #include "wires/wires.h"
 
@@ -20,11 +24,18 @@ struct question {
 static const struct {
     const char *name;
     enum hl_collective_kind kind;
-} kinds[] = {{"all-reduce", HL_ALL_REDUCE},
-             {"reduce-scatter", HL_REDUCE_SCATTER},
-             {"all-gather", HL_ALL_GATHER},
+} kinds[] = {{"all-reduce", HL_ALL_REDUCE}, {"reduce-scatter", HL_REDUCE_SCATTER},
+             {"all-gather", HL_ALL_GATHER}, {"broadcast", HL_BROADCAST},
+             {"reduce", HL_REDUCE},         {"gather", HL_GATHER},
+             {"scatter", HL_SCATTER},       {"all-to-all", HL_ALL_TO_ALL},
              {"barrier", HL_BARRIER}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
+struct setting {
+    const struct hl_pool *pool;
+    struct rack_card *cards; /* NULL: the pool as it is */
+    struct rack_spec rack;
+    int n_ranks;
+};
 
 static void die(const char *what) {
     fprintf(stderr, "bench_collectives: %s\n", what);
@@ -43,10 +54,12 @@ static int batch_size(int64_t bytes) {
 }
 
 static double measure(struct hl_group *g, const struct question *q, float *data) {
-    int64_t n = q->bytes / (int64_t)sizeof *data;
     int ranks = hl_group_n_ranks(g), times = batch_size(q->bytes);
+    int64_t n = q->bytes / (int64_t)sizeof *data, unit = (int64_t)HL_SLICE_UNIT * ranks;
+    n = n / unit * unit;
     const struct hl_collective_args args = {.kind = kinds[q->kind].kind,
                                             .data = data,
+                                            .out = data + MOST_BYTES / sizeof *data,
                                             .n = n,
                                             .element_bytes = sizeof *data,
                                             .one_stage = hl_all_reduce_one_stage(n, ranks)};
@@ -81,23 +94,36 @@ static struct question next_question(struct hl_group *g) {
     return q;
 }
 
-static void rank_main(const struct hl_pool *pool, int rank, int n_ranks) {
-    const struct hl_wire_place place = {
-        .rank = rank, .n_ranks = n_ranks, .address = pool->address, .timeout_ns = 20000000000};
+static struct hl_wire *open_wire(const struct setting *x, int rank) {
+    const struct hl_wire_place place = {.rank = rank,
+                                        .n_ranks = x->n_ranks,
+                                        .address = x->pool->address,
+                                        .timeout_ns = 20000000000};
     struct hl_wire *wire;
+    struct hl_diag diag = {0};
+    if (hl_wire_pool.open(hl_mem_default(), &place, &wire, &diag) != HL_OK) die(diag.text);
+    if (!x->cards) return wire;
+    int slots = (int)x->pool->head.job.n_slots;
+    wire = rack_new(hl_mem_default(), wire, &x->rack, x->cards, slots);
+    if (!wire) die("memory is short");
+    return wire;
+}
+
+static void rank_main(const struct setting *x, int rank) {
+    struct hl_wire *wire = open_wire(x, rank);
     struct hl_group *g;
     struct hl_diag diag = {0};
     const struct hl_kernels *k;
     if (hl_kernels_get(HL_F32, &k, &diag) != HL_OK ||
-        hl_wire_pool.open(hl_mem_default(), &place, &wire, &diag) != HL_OK ||
         hl_group_new(hl_mem_default(), wire, k, 3600000000000, &g, &diag) != HL_OK)
         die(diag.text);
-    float *data = hl_alloc(hl_mem_default(), MOST_BYTES, 1);
+    float *data = hl_alloc(hl_mem_default(), 2 * (size_t)MOST_BYTES, 1);
     if (!data) die("memory is short");
     memset(data, 0, MOST_BYTES);
     run(g, &(struct hl_collective_args){.kind = HL_BARRIER});
     if (rank == 0)
-        printf("ready %d processes, parts of %zu KiB\n", n_ranks, wire->part_bytes >> 10);
+        printf("ready %d processes, parts of %zu KiB\n", x->n_ranks,
+               x->pool->head.job.part_bytes >> 10);
     for (;;) {
         (void)fflush(stdout);
         struct question q = next_question(g);
@@ -109,23 +135,40 @@ static void rank_main(const struct hl_pool *pool, int rank, int n_ranks) {
     wire->ops->close(wire);
 }
 
+static void read_rack(char **words, struct setting *x) {
+    size_t bytes = RACK_CARDS * sizeof *x->cards;
+    x->rack = (struct rack_spec){.host_bytes_per_s = strtod(words[0], NULL),
+                                 .card_bytes_per_s = strtod(words[1], NULL),
+                                 .burst_bytes = 512 << 10, /* as tc's */
+                                 .latency_ns = (int64_t)(strtod(words[2], NULL) * 1e3)};
+    if (!(x->rack.host_bytes_per_s >= 1) || !(x->rack.card_bytes_per_s >= 1)) die("rates from 1");
+    x->cards = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (x->cards == MAP_FAILED) die("memory is short");
+}
+
 int main(int argc, char **argv) {
-    int n = argc > 1 ? atoi(argv[1]) : 0, bad = 0, status;
+    struct setting x = {.n_ranks = argc > 1 ? atoi(argv[1]) : 0};
+    int n = x.n_ranks, bad = 0, status;
     struct hl_pool *pool;
     struct hl_diag diag = {0};
+    if (n < 2 || n > HL_MAX_RANKS || (argc > 3 && argc != 6))
+        die("see the head of bench/bench_collectives.c");
+    if (argc == 6) read_rack(argv + 3, &x);
     const struct hl_pool_wire_spec spec = {.n_ranks = n,
                                            .n_lanes = 1,
                                            .part_bytes =
                                                argc > 2 ? strtoull(argv[2], NULL, 10) : 131072,
-                                           .one_kernel = true};
-    if (n < 2 || n > HL_MAX_RANKS) die("see the head of bench/bench_collectives.c");
+                                           .n_devices = x.cards ? RACK_CARDS : 1,
+                                           .mode = x.cards ? HL_POOL_WRITE_BACK : HL_POOL_COHERENT,
+                                           .one_kernel = !x.cards};
     if (hl_pool_wire_new(hl_mem_default(), &spec, &pool, &diag) != HL_OK) die(diag.text);
+    x.pool = pool;
     for (int r = 1; r < n; r++)
         if (fork() == 0) {
-            rank_main(pool, r, n);
+            rank_main(&x, r);
             _exit(0);
         }
-    rank_main(pool, 0, n);
+    rank_main(&x, 0);
     while (wait(&status) > 0) bad |= status;
     hl_pool_close(pool);
     return bad != 0;

@@ -9,8 +9,6 @@ BENCH_PAIRS     pairs per benchmark (10)          BENCH_COMPILE  0: leave compil
 BENCH_TEXT      a text file for `loader`          BENCH_PIP      more arguments for pip, such as another index
 LLMC_TREE       a checkout of llm.c: `llmc` is measured too
 PRESET          the build that is measured (release)"""
-import json
-import math
 import os
 import shutil
 import statistics
@@ -19,73 +17,15 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.join("build", os.environ.get("PRESET", "release"))
-OUT = os.path.join("build", "bench")
-VENV = os.path.join(OUT, "venv")
-PYTHON = os.path.join(VENV, "bin", "python")
-PAIRS = int(os.environ.get("BENCH_PAIRS", "10"))
+import ranks
+from common import BUILD, HALLEY, OUT, PAIRS, PYTHON, Failed, Impossible, Worker, in_turn, install, ours, say, write
+
 GIB = 1 << 30
-
-
-class Failed(Exception):
-    pass
-
-
-# ---- processes that answer ----
-
-class Worker:
-    """A process that prints "ready ..." and then a number for every line it is sent."""
-
-    def __init__(self, words, environment=None):
-        self.words = words
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=dict(os.environ, **(environment or {})))
-        self.about = self.line().removeprefix("ready ")
-
-    def line(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failed(f"{' '.join(self.words)} ended with {self.process.wait()}")
-        return line.strip()
-
-    def ask(self, question):
-        self.process.stdin.write(question + "\n")
-        self.process.stdin.flush()
-        return float(self.line())
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.stdin.close()
-            self.process.wait()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
-def ours(*words):
-    return Worker([os.path.join(BUILD, "bench", "bench_worker"), *words])
 
 
 def torch(*words):
     install("torch", "torch==2.13.0")
     return Worker([PYTHON, "-W", "ignore", os.path.join("bench", "peers", "torch_worker.py"), *words])
-
-
-def install(module, requirement):
-    """The virtual environment of the peers, made when it is first needed."""
-    if not os.path.exists(PYTHON):
-        say("making a virtual environment for the peers ...")
-        if subprocess.call([sys.executable, "-m", "venv", VENV]) != 0:
-            shutil.rmtree(VENV, ignore_errors=True)
-            raise Failed("python3 -m venv failed; on Debian: apt install python3-venv")
-    if subprocess.call([PYTHON, "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec('{module}') is None)"]) != 0:
-        say(f"installing {requirement} for the benchmark only ...")
-        more = os.environ.get("BENCH_PIP", "").split()
-        if subprocess.call([PYTHON, "-m", "pip", "install", "-qq", *more, requirement]) != 0:
-            raise Failed(f"pip could not install {requirement}; BENCH_PIP takes more arguments for pip")
 
 
 def compiler():
@@ -114,43 +54,6 @@ def fastest(candidates, question="run", tries=2):
         raise Failed("no peer could be measured")
     say("  peers: " + ", ".join(f"{name} {seconds:.4g} s" for name, seconds in seen.items()))
     return best[0], best[1]
-
-
-# ---- results ----
-
-def say(text):
-    print(text, flush=True)
-
-
-def cpu():
-    name = "unknown processor"
-    with open("/proc/cpuinfo") as info:
-        for line in info:
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
-    return f"{name}, {len(os.sched_getaffinity(0))} logical processors"
-
-
-def write(name, value, unit, peer, peer_value, ratios, goal, **more):
-    """One result: a JSON file and a line for people."""
-    ordered = sorted(ratios)
-    q1, middle, q3 = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
-    result = {"name": name, "value": value, "unit": unit, "peer": peer, "peer_value": peer_value, "ratio": middle, "goal": goal,
-              "cpu": cpu(), "spread": {"min": ordered[0], "q1": q1, "q3": q3, "max": ordered[-1]}, "n_pairs": len(ordered), **more}
-    os.makedirs(OUT, exist_ok=True)
-    with open(os.path.join(OUT, name + ".json"), "w") as file:
-        json.dump(result, file, indent=2)
-        file.write("\n")
-    verdict = "met" if middle >= goal else "missed"
-    say(f"{name:17s} {value:.5g} {unit}; {peer}: {peer_value:.5g}; ratio {middle:.3f}"
-        f" (quartiles {q1:.3f} .. {q3:.3f}, {len(ordered)} pairs), goal {goal:.3g}: {verdict}")
-    return result
-
-
-def in_turn(first, second, n=None):
-    """Pairs of (first(), second())."""
-    return [(first(), second()) for _ in range(n or PAIRS)]
 
 
 def compare(name, a, ask_a, b, ask_b, peer, goal, unit, value_of, **more):
@@ -260,7 +163,7 @@ def memory():
 
 
 def plan(flags):
-    words = [os.path.join(BUILD, "halley"), "plan", "--memory", "--model", "gpt2-124m", "--block_size", "256",
+    words = [HALLEY, "plan", "--memory", "--model", "gpt2-124m", "--block_size", "256",
              "--per_device_train_batch_size", "4", *flags]
     done = subprocess.run(words, capture_output=True, text=True)
     for line in done.stdout.splitlines():
@@ -291,7 +194,7 @@ def start():
     text = os.path.join(folder, "small.txt")
     with open(text, "w") as file:
         file.write("the quick brown fox jumps over the lazy dog\n" * 200)
-    mine = [os.path.join(BUILD, "halley"), "train", "--data", text, "--model", "gpt2-tiny", "--num_hidden_layers", "1",
+    mine = [HALLEY, "train", "--data", text, "--model", "gpt2-tiny", "--num_hidden_layers", "1",
             "--hidden_size", "64", "--block_size", "32", "--per_device_train_batch_size", "4", "--max_steps", "1",
             "--logging_steps", "1", "--output_dir", os.path.join(folder, "run"), "--overwrite_output_dir"]
     theirs = [PYTHON, "-W", "ignore", os.path.join("bench", "peers", "torch_start.py")]
@@ -321,7 +224,7 @@ def loader():
     install("tokenizers", "tokenizers==0.23.3")
     text, tokenizer = sample_text(), os.path.join(OUT, "loader-tokenizer.json")
     size = os.path.getsize(text) / 1e6
-    done = subprocess.run([os.path.join(BUILD, "halley"), "data", "--train-tokenizer", "4096", "--data", text, "--text_format",
+    done = subprocess.run([HALLEY, "data", "--train-tokenizer", "4096", "--data", text, "--text_format",
                            "document", "--out", tokenizer], capture_output=True, text=True)
     if done.returncode:
         raise Failed("halley data --train-tokenizer: " + done.stderr)
@@ -353,75 +256,9 @@ def llmc():
     write("llmc", 1024 / a, "tok/s", "llm.c train_gpt2.c, gcc", 1024 / b, [q / p for p, q in pairs], 6)
 
 
-# ---- several ranks ----
-
-SIZES = [4096, 65536, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20]
-# Open MPI's all-reduce: as it chooses itself, and by force: recursive doubling, ring, segmented ring, Rabenseifner.
-ALGORITHMS = {"default": None, "recursive doubling": 3, "ring": 4, "segmented ring": 5, "Rabenseifner": 6}
-
-
-def mpi_workers(ranks):
-    """One job of the peer for each algorithm; those that wait for a question sleep."""
-    program = os.path.join(OUT, "mpi_collectives")
-    for tool in ("mpicc.openmpi", "mpirun.openmpi"):
-        if not shutil.which(tool):
-            raise Failed(f"{tool} is missing: apt install libopenmpi-dev openmpi-bin")
-    source = os.path.join("bench", "peers", "mpi_collectives.c")
-    done = subprocess.run(["mpicc.openmpi", "-O3", "-march=native", source, "-o", program], capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(done.stderr)
-    workers = {}
-    for name, number in ALGORITHMS.items():
-        forced = [] if number is None else ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca",
-                                            "coll_tuned_allreduce_algorithm", str(number)]
-        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        workers[name] = Worker(["mpirun.openmpi", *root, "--oversubscribe", "--bind-to", "none", *forced, "-n", str(ranks), program])
-    return workers
-
-
-def collective(kind, size, ranks, mine, peers, gloo, table):
-    question = f"{kind} {size}"
-    times = {name: worker.ask(question) for name, worker in peers.items() if kind == "all-reduce" or name == "default"}
-    best = min(times, key=times.get)
-    mine.ask(question)
-    pairs = in_turn(lambda: mine.ask(question), lambda: peers[best].ask(question))
-    a, b = (statistics.median(x) for x in zip(*pairs))
-    ratio = statistics.median(q / p for p, q in pairs)
-    slow = gloo.ask(question) if gloo and kind == "all-reduce" else None
-    table.append({"kind": kind, "ranks": ranks, "bytes": size, "seconds": a, "mpi_seconds": b, "mpi_algorithm": best, "ratio": ratio,
-                  "gloo_seconds": slow})
-    say(f"  {kind:14} {ranks} ranks {size >> 10:7} KiB  {a * 1e6:9.0f} us; Open MPI ({best}) {b * 1e6:9.0f} us: {ratio:5.2f}x"
-        + (f"; gloo {slow * 1e6:9.0f} us: {slow / a:5.2f}x" if slow else ""))
-    return pairs
-
-
-def collectives():
-    """All-reduce, reduce-scatter and all-gather over the pool, beside Open MPI's best and gloo. BENCH_GLOO=0 leaves gloo out."""
-    table, logs, sums, about = [], [], [0.0, 0.0], ""
-    for ranks in (2, 4):
-        peers = mpi_workers(ranks)
-        gloo = None
-        if os.environ.get("BENCH_GLOO", "1") != "0":
-            install("torch", "torch==2.13.0")
-            gloo = Worker([PYTHON, "-W", "ignore", os.path.join("bench", "peers", "gloo_collectives.py"), str(ranks)])
-        with Worker([os.path.join(BUILD, "bench", "bench_collectives"), str(ranks)], {"OMP_NUM_THREADS": "1"}) as mine:
-            about = peers["default"].about
-            for kind in ("all-reduce", "reduce-scatter", "all-gather"):
-                for size in SIZES:
-                    pairs = collective(kind, size, ranks, mine, peers, gloo, table)
-                    if kind == "all-reduce" and size >= 1 << 20:
-                        logs.append([math.log(q / p) for p, q in pairs])
-                        sums[0] += statistics.median(p for p, _ in pairs)
-                        sums[1] += statistics.median(q for _, q in pairs)
-        for worker in [*peers.values(), *([gloo] if gloo else [])]:
-            worker.close()
-    # one ratio for each round of pairs: the geometric mean over sizes and ranks
-    ratios = [math.exp(statistics.mean(log[i] for log in logs)) for i in range(PAIRS)]
-    write("collectives", sums[0], "s for all sizes", f"{about}, its best algorithm for each", sums[1], ratios, 1.8, table=table)
-
-
 BENCHES = {"step-f32": step_f32, "step-bf16": step_bf16, "attention": attention, "adamw": adamw, "head": head, "memory": memory,
-           "start": start, "loader": loader, "llmc": llmc, "collectives": collectives}
+           "start": start, "loader": loader, "llmc": llmc, "collectives": ranks.collectives, "scaling": ranks.scaling,
+           "links": ranks.links, "rack": ranks.rack}
 
 
 def main():
@@ -431,14 +268,16 @@ def main():
             sys.exit(f"bench: no benchmark '{name}'; there are {', '.join(BENCHES)}")
     if PAIRS < 1:
         sys.exit("bench: BENCH_PAIRS must be at least 1")
-    failed = []
+    failed, impossible = [], []
     for name in names:
         try:
             BENCHES[name]()
         except (Failed, OSError) as problem:
-            failed.append(name)
+            (impossible if isinstance(problem, Impossible) else failed).append(name)
             say(f"{name}: {problem}")
-    sys.exit(f"bench: not measured: {', '.join(failed)}" if failed else 0)
+    if failed:
+        sys.exit(f"bench: not measured: {', '.join(failed + impossible)}")
+    sys.exit(77 if impossible == names else 0)
 
 
 if __name__ == "__main__":
