@@ -37,7 +37,11 @@ static const struct hl_mail_transport by_hand = {keep, receive};
 
 static void set_up(struct hand *h, int n_ranks) {
     struct hl_diag diag;
-    *h = (struct hand){.mail.wire = {NULL, "hand", 0, n_ranks, 2, PART_BYTES, -1}};
+    *h = (struct hand){.mail.wire = {.name = "hand",
+                                     .n_ranks = n_ranks,
+                                     .n_lanes = 2,
+                                     .part_bytes = PART_BYTES,
+                                     .failed_rank = -1}};
     hl_mem_probe_init(&h->probe, 0);
     assert_int_equal(hl_mail_init(&h->mail, &h->probe.mem, SLOTS, &by_hand, &diag), HL_OK);
     for (int p = 0; p < n_ranks; p++) h->mail.peers[p].state = HL_PEER_ALIVE;
@@ -208,7 +212,11 @@ static void test_memory_short(void **state) {
     for (long k = 1;; k++) {
         static struct hand h;
         struct hl_diag diag;
-        h = (struct hand){.mail.wire = {NULL, "hand", 0, 2, 2, PART_BYTES, -1}};
+        h = (struct hand){.mail.wire = {.name = "hand",
+                                        .n_ranks = 2,
+                                        .n_lanes = 2,
+                                        .part_bytes = PART_BYTES,
+                                        .failed_rank = -1}};
         hl_mem_probe_init(&h.probe, k);
         enum hl_status status = hl_mail_init(&h.mail, &h.probe.mem, SLOTS, &by_hand, &diag);
         if (status == HL_OK) {
