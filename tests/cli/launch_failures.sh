@@ -12,6 +12,7 @@ for i in $(seq 1 300); do echo "the cat number $((i * 37 % 101)) saw the dog num
 small="--data story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2 --threads 1"
 host=$(hostname)
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0 # a sanitizer would end with a status of its own
+export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}handle_segv=0
 
 # A launch of three ranks, in the background: its pid in $launcher, what it says in the file log.
 launch() { rm -rf run; env --default-signal=INT "$halley" launch -n 3 --timeout 4 "$@" > log 2>&1 & launcher=$!; }
