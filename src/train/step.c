@@ -90,22 +90,12 @@ static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *dia
     return hl_model_begin(t->run, &s->batch, diag);
 }
 
-/* A loss that is no number: the first block whose output holds one, found by going through the
- * blocks again. */
-static enum hl_status explain_loss(struct step *s, struct hl_diag *diag) {
-    struct hl_trainer *t = s->t;
-    struct hl_block_data embedding = hl_trainer_block(t, 0, false);
-    int bad = last_block(t);
-    for (int b = 0; b < last_block(t); b++) {
-        struct hl_block_data own = hl_trainer_block(t, b, false);
-        if (!own.params) break; /* not here any more */
-        enum hl_status status = hl_model_forward(t->run, b, &own, &embedding, NULL, diag);
-        if (status != HL_OK) return status;
-        if (!hl_model_is_finite(t->run, b)) {
-            bad = b;
-            break;
-        }
-    }
+/* A loss that is no number: the first block whose output holds one. The outputs are still there,
+ * for the backward pass. */
+static enum hl_status explain_loss(const struct step *s, struct hl_diag *diag) {
+    const struct hl_trainer *t = s->t;
+    int bad = 0;
+    while (bad < last_block(t) && hl_model_is_finite(t->run, bad)) bad++;
     char name[32];
     hl_trainer_block_name(t, bad, name, sizeof name);
     return hl_fail(diag, HL_E_NUMERIC,
@@ -162,10 +152,13 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
     char name[32];
     hl_trainer_block_name(t, s->result.bad_block, name, sizeof name);
     return hl_fail(diag, HL_E_NUMERIC,
-                   "step %lld: the gradient is not finite; it began in %s, in the backward pass; "
+                   "step %lld: the gradient is not finite; it began in %s, in the backward pass%s; "
                    "the step was not applied. "
                    "Try a lower learning_rate or a longer warm-up, from the last checkpoint",
-                   (long long)t->step + 1, name);
+                   (long long)t->step + 1, name,
+                   hl_group_n_ranks(t->setup.group) > 1
+                       ? " of some rank (which one cannot be told from the ranks' sum)"
+                       : "");
 }
 
 /* A strategy that counts micro-batches by itself ends the step here, or asks for one more while
