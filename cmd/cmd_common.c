@@ -9,6 +9,7 @@
 #include "os/fs.h"
 #include "os/memory.h"
 #include "os/terminal.h"
+#include "train/folder.h"
 
 static const struct hl_option word_rows[] = {
     {.name = "tokenizer",
@@ -140,6 +141,17 @@ enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n
     options->data.to_score = false;
     *print_only_out = options->words.print_config;
     return status;
+}
+
+enum hl_status run_check_resume(const struct hl_train_options *o, struct hl_diag *diag) {
+    bool named =
+        *o->resume_from_checkpoint && hl_is_inside(o->resume_from_checkpoint, o->output_dir);
+    if (!o->overwrite_output_dir || !(o->resume || named)) return HL_OK;
+    return hl_fail(
+        diag, HL_E_USER,
+        "%s goes on with the run in %s, and overwrite_output_dir removes it: leave one of "
+        "them out",
+        named ? "resume_from_checkpoint" : "resume", o->output_dir);
 }
 
 enum hl_status command_read(int n_args, char **args, const struct hl_option_set *sets,

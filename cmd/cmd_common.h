@@ -28,6 +28,10 @@ struct hl_option_set rank_option_set(struct rank_options *options);
 enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args,
                                 struct run_options *options, struct hl_config **config_out,
                                 bool *print_only_out, struct hl_diag *diag) HL_MUST_CHECK;
+/* --resume goes on with the run in output_dir, --overwrite_output_dir removes it. errors HL_E_USER:
+ * both */
+enum hl_status run_check_resume(const struct hl_train_options *options,
+                                struct hl_diag *diag) HL_MUST_CHECK;
 /* --print_config: the resolved configuration on standard output. */
 enum hl_status run_print_config(struct hl_mem *mem, const struct hl_config *config,
                                 struct hl_diag *diag) HL_MUST_CHECK;

@@ -197,6 +197,8 @@ static enum hl_status read_run(struct launch *l, bool *print_only, struct hl_dia
                                 ? run_read_options(l->mem, NULL, l->n_args, l->args, &l->run,
                                                    &l->run_config, print_only, diag)
                                 : read_bench(l, diag);
+    if (status == HL_OK && l->command->resumes && !*print_only)
+        status = run_check_resume(&l->run.train, diag);
     if (status == HL_OK) status = hl_wire_wrap_check(l->run.ranks.wire_wrappers, diag);
     return status == HL_OK ? launch_settle(l, diag) : status;
 }

@@ -58,7 +58,7 @@ typedef enum hl_status (*launch_attempt)(void *context, bool resume, struct hl_s
 enum hl_status launch_attempts(struct launch *launch, launch_attempt attempt, void *context,
                                int *exit_out, struct hl_diag *diag) HL_MUST_CHECK;
 
-/* Words for exec: those in front, then the subcommand and its words; `resume` adds a flag. Ends
+/* Words for exec: those in front, then the subcommand and its words; `resume` adds flags. Ends
  * with NULL. owner: caller, hl_free */
 char **launch_words(const struct launch *launch, char *const *front, int n_front, bool resume);
 

@@ -12,15 +12,16 @@
 /* ---- words and variables ---- */
 
 char **launch_words(const struct launch *l, char *const *front, int n_front, bool resume) {
-    static char train[] = "train", bench[] = "bench-net", flag[] = "--resume";
+    static char train[] = "train", bench[] = "bench-net", resuming[] = "--resume",
+                keep[] = "--no-overwrite_output_dir";
     char *command = l->command->resumes ? train : bench;
-    char **words = hl_alloc(l->mem, (size_t)(n_front + l->n_args) + 3, sizeof *words);
+    char **words = hl_alloc(l->mem, (size_t)(n_front + l->n_args) + 4, sizeof *words);
     int n = 0;
     if (!words) return NULL;
     for (int i = 0; i < n_front; i++) words[n++] = front[i];
     words[n++] = command;
     for (int i = 0; i < l->n_args; i++) words[n++] = l->args[i];
-    if (resume) words[n] = flag;
+    if (resume) words[n++] = resuming, words[n] = keep;
     return words;
 }
 

@@ -124,7 +124,7 @@ static void print_command(const struct hosts *x, const struct host *h, bool resu
     if (*l->options.log_dir) quote_flag(out, "log_dir", l->options.log_dir);
     hl_buf_printf(out, " %s", l->command->name);
     for (int i = 0; i < l->n_args; i++) quote(out, l->args[i]);
-    if (resume) hl_buf_puts(out, " --resume");
+    if (resume) hl_buf_puts(out, " --resume --no-overwrite_output_dir");
 }
 
 static enum hl_status start_host(struct hosts *x, const struct host *h, bool resume,

@@ -144,6 +144,7 @@ static enum hl_status prepare(struct job *job, const struct hl_cluster_place *pl
     if (status == HL_OK)
         status = run_read_options(job->mem, NULL, n_args, args, &job->options, &job->config,
                                   print_only, diag);
+    if (status == HL_OK && !*print_only) status = run_check_resume(&job->options.train, diag);
     if (status != HL_OK) return status;
     job->yaml.mem = job->mem;
     print_what_repeats(job);

@@ -27,6 +27,10 @@ train 2 'output_dir: run holds a run already; go on with --resume, start over wi
 train 2 'output_dir: story.txt is a file; name a folder' --output_dir story.txt
 train 0 'no complete checkpoint to resume from: starting at step 0' --max_steps 1 --output_dir fresh --resume
 train 0 "going on from $at, step 3: all steps are done; a larger --max_steps goes further" --max_steps 3 --output_dir run --resume
+train 2 "resume goes on with the run in run, and overwrite_output_dir removes it: leave one of them out" --output_dir run --resume --overwrite_output_dir
+train 2 "resume_from_checkpoint goes on with the run in run, and overwrite_output_dir" --output_dir run --resume_from_checkpoint $at --overwrite_output_dir
+[ -e $at ] || fail "$at is gone"
+train 0 'step 4/4' --max_steps 4 --output_dir over --resume_from_checkpoint $at --overwrite_output_dir # another run's
 
 # another run than the one that was saved
 train 2 "$at: was made with block_size 16, but this run has 8; $new" --block_size 8 --output_dir run --resume
