@@ -13,6 +13,7 @@
 #include "os/terminal.h"
 #include "report/utf8.h"
 #include "serve/generate.h"
+#include "train/agree.h"
 #include "train/folder.h"
 #include "train/peak.h"
 #include "train/plan.h"
@@ -56,16 +57,30 @@ static void warn(struct run *r, enum hl_status status, const struct hl_diag *dia
 
 /* ---- start ---- */
 
-static enum hl_status load_start(struct run *r, const char *resume_dir, struct hl_diag *diag) {
-    if (resume_dir) return hl_trainer_resume(r->t, resume_dir, diag);
-    if (!r->setup->weights_dir) return HL_OK;
+static enum hl_status load_weights(struct run *r, const char *folder, struct hl_diag *diag) {
     struct hl_checkpoint_reader *reader;
-    enum hl_status status = hl_checkpoint_open(r->mem, hl_fs_os(), r->setup->weights_dir, &reader,
-                                               r->setup->trainer.log, diag);
+    enum hl_status status =
+        hl_checkpoint_open(r->mem, hl_fs_os(), folder, &reader, r->setup->trainer.log, diag);
     if (status != HL_OK) return status;
     status = hl_state_load_weights(r->t, reader, diag);
     hl_checkpoint_close(reader);
     return status;
+}
+
+/* Each rank reads its own copy of the folder: all must have read the same. */
+static enum hl_status load_start(struct run *r, const char *resume_dir, struct hl_diag *diag) {
+    const char *folder = resume_dir ? resume_dir : r->setup->weights_dir;
+    struct hl_agree_item items[2];
+    if (!folder) return HL_OK;
+    enum hl_status status =
+        resume_dir ? hl_trainer_resume(r->t, folder, diag) : load_weights(r, folder, diag);
+    if (status != HL_OK) return status;
+    char step[32];
+    (void)snprintf(step, sizeof step, "%lld", (long long)r->t->step);
+    hl_agree_set(&items[0], "its step", step);
+    hl_agree_set_hash(&items[1], "the content of its weights", r->t->loaded_hash);
+    return hl_agree(r->mem, r->setup->trainer.group,
+                    resume_dir ? "checkpoint to go on from" : "model in --model", items, 2, diag);
 }
 
 /* The checkpoint to go on from: named, or the newest in output_dir; empty: start anew. */
@@ -282,7 +297,8 @@ static int exchange_metrics(struct run *r, struct hl_metric *row) {
     return n;
 }
 
-static void write_metrics(struct run *r, const struct hl_step_report *s, double eval_loss,
+/* eval_loss NULL: there was no evaluation */
+static void write_metrics(struct run *r, const struct hl_step_report *s, const double *eval_loss,
                           double eval_seconds) {
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
     double steps = (double)r->n_steps,
@@ -296,8 +312,8 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, double 
     row[n++] = (struct hl_metric){"learning_rate", s->learning_rate, false};
     row[n++] = (struct hl_metric){"epoch", s->epoch, false};
     row[n++] = (struct hl_metric){"tokens", (double)r->t->tokens_seen, true};
-    if (!isnan(eval_loss)) {
-        row[n++] = (struct hl_metric){"eval_loss", eval_loss, false};
+    if (eval_loss) {
+        row[n++] = (struct hl_metric){"eval_loss", *eval_loss, false};
         row[n++] = (struct hl_metric){"eval_runtime", eval_seconds, false};
     }
     row[n++] = (struct hl_metric){"tokens_per_second", rate, false};
@@ -336,11 +352,28 @@ static void show(struct run *r, const struct hl_step_report *s, bool logs, doubl
     hl_progress_show(r->progress, &state, logs);
 }
 
-static enum hl_status evaluate(struct run *r, double *loss, double *seconds, struct hl_diag *diag) {
-    int64_t n, before = hl_clock_ns();
+/* The next step would be refused for its own loss; after the last one nobody else says it. */
+static void warn_if_not_finite(struct run *r, double loss) {
+    char text[300];
+    if (isfinite(loss)) return;
+    (void)snprintf(
+        text, sizeof text,
+        "warning: the held-out loss after step %lld is not a finite number: these weights "
+        "predict nothing. Go on from an older checkpoint with a lower learning_rate or a "
+        "longer warm-up",
+        (long long)r->t->step);
+    say(r, text);
+}
+
+/* *n_out: tokens that were looked at; 0: there are none */
+static enum hl_status evaluate(struct run *r, double *loss, int64_t *n_out, double *seconds,
+                               struct hl_diag *diag) {
+    int64_t n = 0, before = hl_clock_ns();
     enum hl_status status = hl_trainer_evaluate(r->t, loss, &n, diag);
     *seconds = (double)(hl_clock_ns() - before) * 1e-9;
+    *n_out = status == HL_OK ? n : 0;
     if (status == HL_OK) r->eval_loss = *loss;
+    if (status == HL_OK) warn_if_not_finite(r, *loss);
     return status == HL_END ? HL_OK : status;
 }
 
@@ -352,15 +385,17 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s,
     bool last = s->step == r->t->n_steps, evaluates = last || every(s->step, r->o->eval_steps);
     bool logs = last || s->step == 1 || every(s->step, r->o->logging_steps);
     double eval_loss = NAN, eval_seconds = 0;
+    int64_t n_evaluated = 0;
     enum hl_status status = HL_OK;
     r->tokens += s->n_tokens;
     r->n_steps++;
     r->seconds += s->seconds;
     r->data_wait += s->data_wait_seconds;
-    if (evaluates) status = evaluate(r, &eval_loss, &eval_seconds, diag);
+    if (evaluates) status = evaluate(r, &eval_loss, &n_evaluated, &eval_seconds, diag);
     if (status != HL_OK) return status;
     show(r, s, logs || evaluates, eval_loss);
-    if (r->metrics && (logs || evaluates)) write_metrics(r, s, eval_loss, eval_seconds);
+    if (r->metrics && (logs || evaluates))
+        write_metrics(r, s, n_evaluated ? &eval_loss : NULL, eval_seconds);
     if (last || every(s->step, r->o->sample_steps)) {
         if (r->setup->tokenizer && r->o->sample_steps > 0) status = take_sample(r, diag);
         if (status != HL_OK) return status;

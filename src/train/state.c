@@ -3,6 +3,7 @@
 #include "train/state.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 /* ---- in ---- */
 
@@ -69,6 +70,9 @@ static float *place(void *context, const struct hl_tensor *tensor) {
 
 static void placed(void *context, const struct hl_tensor *tensor, const float *data) {
     struct loader *l = context;
+    /* a sum: files may hold tensors in any order */
+    l->t->loaded_hash +=
+        XXH3_64bits_withSeed(data, (size_t)tensor->n * sizeof *data, (XXH64_hash_t)tensor->offset);
     put(l->t, (struct hl_range){tensor->offset, tensor->n}, tensor->block, data);
 }
 
@@ -76,6 +80,7 @@ enum hl_status hl_state_load_weights(struct hl_trainer *t, struct hl_checkpoint_
                                      struct hl_diag *diag) {
     struct loader l = {.t = t};
     hl_engine_weights_stale(t->engine);
+    t->loaded_hash = 0;
     size_t n = (size_t)largest_block(t);
     if (!master_is_whole(t) && !(l.scratch = hl_alloc(t->mem, n, sizeof *l.scratch)))
         return hl_fail_memory(diag, n * sizeof *l.scratch, "reading weights");

@@ -8,6 +8,7 @@
 
 /* Initial weights, a pure function of the seed; each rank keeps its part. */
 enum hl_status hl_state_init(struct hl_trainer *t, struct hl_diag *diag) HL_MUST_CHECK;
+/* Every rank reads all tensors, keeps its part, and gets to know t->loaded_hash. */
 enum hl_status hl_state_load_weights(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
                                      struct hl_diag *diag) HL_MUST_CHECK;
 /* This rank's part of an optimizer slot, saved under a name. */

@@ -38,7 +38,8 @@ struct hl_trainer {
     int64_t rows_taken;
     int64_t tokens_seen;
 
-    int stop_wish; /* of this rank */
+    int stop_wish;        /* of this rank */
+    uint64_t loaded_hash; /* of the weights that were read last: as f32, whatever the file's type */
 };
 
 /* Nothing of the strategy's is in flight afterwards: before evaluation and checkpoints. */

@@ -63,6 +63,26 @@ for rank in 0 1; do
     wait "${pids[$rank]}"; [ $? = 2 ] && grep -q 'the data is ' log$rank || fail "other data: $(cat log$rank)"
 done
 
+# weights that are called the same and are others, and a checkpoint to go on from: each machine has its own disk
+mkdir disk0 disk1
+for rank in 0 1; do
+    (cd disk$rank && "$halley" train $small --max_steps 1 --learning_rate 0.0$((rank + 1)) --warmup_steps 0 --output_dir run) > log 2>&1 || fail "a model: $(cat log)"
+done
+for words in "--model run/checkpoint-1" "--resume --output_dir run"; do
+    data="--data $folder/story.txt --block_size 32 --per_device_train_batch_size 2 --threads 1 --timeout 20"
+    [[ $words == *resume* ]] && data=$small
+    for rank in 0 1; do
+        (cd disk$rank && RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 2)) \
+            "$halley" train $data --max_steps 3 $words > ../log$rank 2>&1) &
+        pids[rank]=$!
+    done
+    for rank in 0 1; do
+        wait "${pids[$rank]}"
+        [ $? = 2 ] && grep -qE 'is not the same on all ranks: the content of its weights is [0-9a-f]{16} on rank 0 and [0-9a-f]{16} on rank 1' log$rank ||
+            fail "other weights: $words: $(cat log$rank)"
+    done
+done
+
 # a launcher on each machine
 "$halley" launch --nnodes 2 --node-rank 1 --nproc-per-node 2 --rdzv-endpoint 127.0.0.1:$((port + 3)) --max-restarts 0 \
     train $small --max_steps 2 --output_dir nodes > log1 2>&1 &

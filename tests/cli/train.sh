@@ -136,6 +136,15 @@ expect 0 "going on from" "$halley" train --data story.txt $small --max_minutes 0
 
 # numbers that are none: exit status 3, step and block named
 expect 3 "step " "$halley" train --data story.txt $small --max_steps 200 --learning_rate 1e6 --warmup_steps 0 --max_grad_norm 0 --lr_scheduler_type constant --output_dir nan
+# weights that the last step ruined show in nothing but the held-out loss
+wild="--data story.txt $small --learning_rate 1e6 --warmup_steps 0 --max_grad_norm 0 --lr_scheduler_type constant"
+first_bad=$("$halley" train $wild --max_steps 200 --output_dir nan --overwrite_output_dir 2>&1 | sed -n 's/^halley train: step \([0-9]*\): the loss is not.*/\1/p')
+if [ "${first_bad:-0}" -gt 1 ]; then
+    expect 0 "warning: the held-out loss after step $((first_bad - 1)) is not a finite number" "$halley" train $wild --max_steps $((first_bad - 1)) --output_dir ruined
+    grep -qE '"eval_loss": "?(NaN|-?Infinity)' ruined/metrics.jsonl || fail "no eval_loss in $(cat ruined/metrics.jsonl)"
+else
+    fail "no step whose loss is not a number: '$first_bad'"
+fi
 
 # other languages of the environment change no byte
 if locale -a 2>/dev/null | grep -qi '^de_DE.utf8$'; then
