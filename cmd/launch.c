@@ -57,7 +57,9 @@ static const struct hl_option rows[] = {
      .kind = HL_OPT_STRING,
      AT(pool),
      .section = "launch",
-     .help = "address of a memory pool that is there ('halley help pool'); empty = a new one"},
+     .help = "address of a memory pool that is there ('halley help pool'), for one machine or "
+             "several; empty "
+             "= a new one"},
     {.name = "log_dir",
      .kind = HL_OPT_STRING,
      AT(log_dir),
@@ -182,7 +184,7 @@ static enum hl_status read_bench(struct launch *l, struct hl_diag *diag) {
     static char none[] = "";
     enum hl_status status =
         bench_net_read(l->mem, l->n_args, l->args, &l->bench, &l->run_config, diag);
-    if (status == HL_OK && l->options.max_restarts)
+    if (status == HL_OK && hl_config_given(l->config, "max_restarts"))
         status =
             hl_fail(diag, HL_E_USER, "max_restarts: %s does not start again", l->command->name);
     if (status == HL_OK) l->run.ranks = l->bench.ranks;

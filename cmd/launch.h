@@ -38,6 +38,7 @@ struct launch {
     const char *wire, *interface; /* borrowed */
     int64_t timeout_ns;
     int first_rank, n_ranks; /* of this machine's; of all */
+    bool far;                /* there are ranks on other machines */
     char address[HL_ADDRESS_CAPACITY], token[HL_TOKEN_CAPACITY];
     int port_socket; /* keeps the address's port free for rank 0 until this process ends; 0: none */
 };
@@ -85,7 +86,8 @@ void launch_logs_free(struct launch_logs *logs); /* NULL: nothing */
 
 /* first_rank, n_ranks and wire, from flags for one machine or several. errors HL_E_USER */
 enum hl_status launch_settle(struct launch *launch, struct hl_diag *diag) HL_MUST_CHECK;
-/* address and token of the wire wan. errors HL_E_USER, HL_E_IO */
+/* Address and token of the wire wan; over a pool of several machines only what the first launcher
+ * tells the others. errors HL_E_USER, HL_E_IO */
 enum hl_status launch_meet(struct launch *launch, struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

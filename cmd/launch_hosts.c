@@ -1,4 +1,5 @@
-/* A launcher on each machine of a list, started through ssh. Their ranks meet over wan.
+/* A launcher on each machine of a list, started through ssh. Their ranks meet over wan,
+ * or in a pool that all of these machines map.
  *
  * The job's secret goes over standard input, never on a command line. While that input is open the
  * other launcher knows that this one lives; words on it pass signals on. */
@@ -118,8 +119,10 @@ static void print_command(const struct hosts *x, const struct host *h, bool resu
                   h->first, l->n_ranks);
     hl_buf_printf(out, " --timeout %lld", (long long)(l->timeout_ns / 1000000000));
     quote_flag(out, "wire", l->wire);
-    quote_flag(out, "rdzv_endpoint",
-               *l->options.rdzv_endpoint ? l->options.rdzv_endpoint : l->address);
+    if (!strcmp(l->wire, "pool")) quote_flag(out, "pool", l->options.pool);
+    else
+        quote_flag(out, "rdzv_endpoint",
+                   *l->options.rdzv_endpoint ? l->options.rdzv_endpoint : l->address);
     if (*l->interface) quote_flag(out, "interface", l->interface);
     if (*l->options.log_dir) quote_flag(out, "log_dir", l->options.log_dir);
     hl_buf_printf(out, " %s", l->command->name);

@@ -94,6 +94,11 @@ static enum hl_status start_ranks(struct local *x, bool resume, struct hl_diag *
 
 /* ---- where they meet ---- */
 
+static enum hl_status address_too_long(const struct launch *l, struct hl_diag *diag) {
+    return hl_fail(diag, HL_E_USER, "pool: an address of more than %zu characters",
+                   sizeof l->address - 1);
+}
+
 /* A rank whose heart stops is dead after three seconds, or sooner when less patience was asked for.
  */
 static enum hl_status make_pool(struct local *x, struct hl_diag *diag) {
@@ -105,16 +110,29 @@ static enum hl_status make_pool(struct local *x, struct hl_diag *diag) {
                                            .n_ranks = l->n_ranks,
                                            .n_lanes = shape.n_lanes,
                                            .part_bytes = shape.part_bytes,
-                                           .one_kernel = true,
+                                           .one_kernel = !l->far,
                                            .dead_after_ns =
                                                l->timeout_ns < silence ? l->timeout_ns : silence};
     enum hl_status status = hl_pool_wire_new(l->mem, &spec, &x->pool, diag);
     if (status != HL_OK) return status;
     int n = snprintf(l->address, sizeof l->address, "%s", x->pool->address);
-    return n < (int)sizeof l->address
-               ? HL_OK
-               : hl_fail(diag, HL_E_USER, "pool: an address of more than %zu characters",
-                         sizeof l->address - 1);
+    return n < (int)sizeof l->address ? HL_OK : address_too_long(l, diag);
+}
+
+/* On several machines the launcher of rank 0 owns the job. Ranks here wait for it to begin; they
+ * are not buried, their hearts stop. */
+static enum hl_status find_pool(struct launch *l, struct hl_diag *diag) {
+    int n = snprintf(l->address, sizeof l->address, "%s", l->options.pool);
+    return n < (int)sizeof l->address ? HL_OK : address_too_long(l, diag);
+}
+
+/* What this machine's ranks left in a pool of several, only this machine sees to be gone. */
+static void tidy(const struct local *x) {
+    struct hl_pool *pool;
+    if (!x->l->far || strcmp(x->l->wire, "pool") != 0) return;
+    if (hl_pool_attach(x->l->mem, x->l->options.pool, false, 0, &pool, NULL) != HL_OK) return;
+    hl_pool_forget_gone(pool);
+    hl_pool_close(pool);
 }
 
 /* Pools of launchers that were killed are in the way of nobody, but they are memory. */
@@ -130,7 +148,10 @@ static void sweep(struct launch *l) {
 
 static enum hl_status meet(struct local *x, struct hl_diag *diag) {
     if (!strcmp(x->l->wire, "wan")) return launch_meet(x->l, diag);
-    return strcmp(x->l->wire, "pool") != 0 ? HL_OK : make_pool(x, diag);
+    if (strcmp(x->l->wire, "pool") != 0) return HL_OK;
+    enum hl_status status = launch_meet(x->l, diag);
+    if (status != HL_OK) return status;
+    return x->l->first_rank == 0 ? make_pool(x, diag) : find_pool(x->l, diag);
 }
 
 /* ---- one attempt ---- */
@@ -170,6 +191,7 @@ static enum hl_status attempt(void *context, bool resume, struct hl_supervise_en
     if (status == HL_OK) status = watch(x, end, diag);
     hl_children_free(x->children);
     hl_board_close(&x->board);
+    tidy(x);
     if (x->pool) hl_pool_close(x->pool);
     x->children = NULL;
     x->pool = NULL;

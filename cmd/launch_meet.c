@@ -33,23 +33,31 @@ static enum hl_status count_nodes(struct launch *l, struct hl_diag *diag) {
     return HL_OK;
 }
 
+/* Several machines: over TCP, or in a pool that all of them map. */
+static enum hl_status check_far(const struct launch *l, struct hl_diag *diag) {
+    bool pool = !strcmp(l->wire, "pool");
+    if (pool && !*l->options.pool)
+        return hl_fail(diag, HL_E_USER,
+                       "pool: which one do all machines map? --pool POOL, made with 'halley pool "
+                       "create'; without one, ranks of several machines meet over --wire wan");
+    if (pool || !strcmp(l->wire, "wan")) return HL_OK;
+    return hl_fail(diag, HL_E_USER,
+                   "wire: launch joins several machines over wan, or over a pool that they share; "
+                   "for '%s' start the command there by mpirun or srun",
+                   l->wire);
+}
+
 enum hl_status launch_settle(struct launch *l, struct hl_diag *diag) {
     const struct launch_options *o = &l->options;
     const char *asked = *o->wire ? o->wire : l->run.ranks.wire;
     int64_t seconds = o->timeout ? o->timeout : l->run.ranks.timeout;
     enum hl_status status = *o->hosts ? HL_OK : count_nodes(l, diag);
     if (status != HL_OK) return status;
-    bool far = *o->hosts || l->n_ranks > o->n;
+    l->far = *o->hosts || l->n_ranks > o->n;
     l->timeout_ns = (seconds ? seconds : HL_DEFAULT_TIMEOUT_S) * 1000000000;
     l->interface = *o->interface ? o->interface : l->run.ranks.interface;
-    l->wire = *asked ? asked : far || *o->rdzv_endpoint ? "wan" : "pool";
-    if (far && strcmp(l->wire, "wan") != 0)
-        return hl_fail(
-            diag, HL_E_USER,
-            "wire: launch joins several machines over wan; for '%s' start 'halley train' "
-            "there by mpirun or srun",
-            l->wire);
-    return HL_OK;
+    l->wire = *asked ? asked : (l->far || *o->rdzv_endpoint) && !*o->pool ? "wan" : "pool";
+    return l->far ? check_far(l, diag) : HL_OK;
 }
 
 /* ---- address ---- */
@@ -116,6 +124,8 @@ static enum hl_status find_token(struct launch *l, struct hl_diag *diag) {
 }
 
 enum hl_status launch_meet(struct launch *l, struct hl_diag *diag) {
-    enum hl_status status = *l->options.hosts ? HL_OK : find_address(l, diag);
+    bool pool = !strcmp(l->wire, "pool");
+    if (pool && !*l->options.hosts && !l->options.secret_on_stdin) return HL_OK;
+    enum hl_status status = pool || *l->options.hosts ? HL_OK : find_address(l, diag);
     return status == HL_OK ? find_token(l, diag) : status;
 }

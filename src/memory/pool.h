@@ -66,7 +66,11 @@ enum hl_status hl_pool_begin(struct hl_pool *pool, const struct hl_pool_job *job
 /* Attach as `rank` of the job. errors HL_E_USER: no job, its owner is gone, made for one kernel and
  * this is another, somebody is this rank already */
 enum hl_status hl_pool_join(struct hl_pool *pool, int rank, struct hl_diag *diag) HL_MUST_CHECK;
+/* Also when the job has ended, as long as no other one has begun. */
 void hl_pool_leave(struct hl_pool *pool, int rank);
+/* Detach ranks of any job whose processes are seen to be gone: those of other machines, or in
+ * another pid namespace, are only seen there. */
+void hl_pool_forget_gone(struct hl_pool *pool);
 void hl_pool_beat(struct hl_pool *pool, int rank, uint64_t beat);
 /* Is the job that this process attached to still the pool's? Looks into the pool. */
 bool hl_pool_is_current(const struct hl_pool *pool);

@@ -194,12 +194,28 @@ bool hl_pool_is_current(const struct hl_pool *p) {
     return head.generation == p->head.generation && head.incarnation == p->head.incarnation;
 }
 
+static void detach(struct hl_pool *p, int rank, struct hl_pool_record *record) {
+    record->attached = 0;
+    hl_pool_put(p, 0, record_at(p, rank), record, sizeof *record);
+}
+
+/* When the job has ended meanwhile the record may be another's. */
 void hl_pool_leave(struct hl_pool *p, int rank) {
     struct hl_pool_record record;
-    if (!hl_pool_is_current(p)) return;
+    struct hl_identity own;
     hl_pool_get(p, 0, record_at(p, rank), &record, sizeof record);
-    record.attached = 0;
-    hl_pool_put(p, 0, record_at(p, rank), &record, sizeof record);
+    hl_identity_own(&own);
+    if (record.attached && record.incarnation == p->head.incarnation && record.who.pid == own.pid &&
+        record.who.birth == own.birth && hl_identity_same_kernel(&record.who, &own))
+        detach(p, rank, &record);
+}
+
+void hl_pool_forget_gone(struct hl_pool *p) {
+    for (int r = 0; r < HL_POOL_RECORDS; r++) {
+        struct hl_pool_user user;
+        hl_pool_look(p, r, &user);
+        if (user.attached && user.life == HL_GONE) detach(p, r, &user.record);
+    }
 }
 
 void hl_pool_beat(struct hl_pool *p, int rank, uint64_t beat) {

@@ -109,7 +109,8 @@ HALLEY_MPIRUN=/nothing PATH=/nothing expect 2 'needs mpirun' "$halley" launch -n
 # several machines: what is missing is named
 expect 2 'node_rank: which of the 2 machines' "$halley" launch -n 2 --nnodes 2 train $small --output_dir none
 expect 2 'node_rank: 2 is not below nnodes' "$halley" launch -n 2 --nnodes 2 --node_rank 2 train $small --output_dir none
-expect 2 'over wan' "$halley" launch -n 2 --nnodes 2 --node_rank 0 --wire pool train $small --output_dir none
+expect 2 'which one do all machines map? --pool POOL' "$halley" launch -n 2 --nnodes 2 --node_rank 0 --wire pool train $small --output_dir none
+expect 2 'over wan' "$halley" launch -n 2 --nnodes 2 --node_rank 0 --wire mpi train $small --output_dir none
 expect 2 'standalone' "$halley" launch -n 2 --nnodes 2 --standalone train $small --output_dir none
 expect 2 '80 ranks in all' "$halley" launch -n 40 --nnodes 2 --node_rank 0 train $small --output_dir none
 expect 0 'step 2/2' "$halley" launch --standalone --nnodes 1 --nproc-per-node 2 train $small --max_steps 2 --output_dir standalone

@@ -116,6 +116,7 @@ host=$4
 shift 4
 case $host in
 nowhere) echo "ssh: Could not resolve hostname $host" >&2; exit 255 ;;
+far*) exec unshare -u -p -f --kill-child --mount-proc sh -c "hostname $host; $*" ;;
 10.*) exec ip netns exec "$HALLEY_TEST_NS${host##*.}" sh -c "$*" ;;
 *) exec sh -c "$*" ;;
 esac
@@ -163,6 +164,38 @@ expect 2 'is no host' "$halley" launch --hosts wrong train $small --output_dir n
 expect 1 'No such file' "$halley" launch --hosts missing-list train $small --output_dir none
 printf '# none\n' > wrong
 expect 2 'names 0 ranks' "$halley" launch --hosts wrong train $small --output_dir none
+
+# ---- two machines that share a pool: other names, and processes of one are out of the other's sight ----
+if unshare -u -p -f --kill-child --mount-proc true 2> /dev/null; then
+    pool=$folder/device0,$folder/device1
+    truncate -s 64M device0 device1
+    mode=hc; grep -qw clflush /proc/cpuinfo && mode=nc-wb
+    expect 0 "$pool" "$halley" pool create $pool --mode $mode
+    printf 'far1 slots=1\nfar2 slots=2\n' > hosts
+    rm -rf run; timeout 100 "$halley" launch --hosts hosts --pool $pool train $small --max_steps 6 --output_dir run > log 2>&1 || fail "a shared pool: $(cat log)"
+    same run
+    said "a shared pool" '^\[far2\] rank 2 pid'
+    # a rank is killed on either machine: it is named, and the pool serves again at once
+    for rank in 2 0; do
+        HALLEY_FAULT=kill:$rank:forward:3 timeout 100 "$halley" launch --hosts hosts --pool $pool train $small --max_steps 6 --output_dir killed$rank > log 2>&1
+        [ $? = 137 ] || fail "a killed rank $rank in a shared pool: $(cat log)"
+        host=far2; [ $rank = 0 ] && host=far1
+        said "killed in a shared pool" "^halley launch: first failure: rank $rank \(host $host, pid [0-9]+\) was ended by signal 9 .* in the phase forward of step 3\$"
+        said "killed in a shared pool" "^\[rank 1\] halley train: .*rank $rank \(host $host, pid [0-9]+; last seen: forward of step 3\)"
+    done
+    HALLEY_FAULT=kill:1:forward:5 timeout 100 "$halley" launch --hosts hosts --max_restarts 1 --pool $pool train $small --max_steps 6 --save_steps 2 --output_dir again > log 2>&1
+    [ $? = 137 ] && [ "$(grep -c '^halley launch: first failure: rank 1 ' log)" = 2 ] || fail "restart in a shared pool: $(cat log)"
+    said "restart in a shared pool" "going on from again/checkpoint-4, step 4"
+    # one command on each machine
+    rm -rf run
+    unshare -u -p -f --kill-child --mount-proc sh -c "hostname far2; exec '$halley' launch --nnodes 2 --node-rank 1 -n 1 --pool $pool train $small --max_steps 2 --output_dir run" > log1 2>&1 &
+    expect 0 '[rank 0] step 2/2' "$halley" launch --nnodes 2 --node-rank 0 -n 1 --pool $pool train $small --max_steps 2 --output_dir run
+    wait $! || fail "the second machine at a shared pool: $(cat log1)"
+    expect 0 "job         none" "$halley" pool info $pool
+    expect 0 "" "$halley" pool free $pool
+else
+    echo "SKIP: no namespaces for names and processes here, so no two machines at one pool"
+fi
 
 # ---- two network namespaces, joined by a cable ----
 export HALLEY_TEST_NS=hl$$-

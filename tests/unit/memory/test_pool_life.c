@@ -261,6 +261,45 @@ static void test_ranks_out_of_sight(void **state) {
     assert_int_equal(hl_pool_remove(hl_mem_default(), address, false, &diag), HL_OK);
 }
 
+static bool attached(const struct hl_pool *pool, int rank) {
+    struct hl_pool_user user;
+    hl_pool_look(pool, rank, &user);
+    return user.attached;
+}
+
+/* Rank 1's process is killed; rank 0 leaves after its job has ended; rank 2 is another machine's.
+ */
+static void test_what_ranks_leave_behind(void **state) {
+    char address[200];
+    struct hl_pool *pool = made(in_parent(address, "halley-left"), true), *rank;
+    struct hl_diag diag = {0};
+    struct hl_pool_record record = {.attached = 1, .who = {.pid = 1, .boot = {77}}};
+    (void)state;
+    begin(pool);
+    assert_int_equal(hl_pool_attach(hl_mem_default(), address, true, 0, &rank, &diag), HL_OK);
+    assert_int_equal(hl_pool_join(rank, 0, &diag), HL_OK);
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (hl_pool_join(rank, 1, &diag) == HL_OK) (void)raise(SIGKILL);
+        _exit(1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    hl_pool_put(pool, 0, pool->head.records.offset + 2 * 256, &record, sizeof record);
+    assert_true(attached(pool, 0) && attached(pool, 1) && attached(pool, 2));
+    hl_pool_forget_gone(rank);
+    assert_true(attached(pool, 0) && !attached(pool, 1) && attached(pool, 2));
+    hl_pool_close(pool); /* the job is over */
+    hl_pool_leave(rank, 2);
+    assert_true(attached(rank, 2)); /* not its own */
+    hl_pool_leave(rank, 0);
+    assert_false(attached(rank, 0));
+    hl_pool_close(rank);
+    assert_int_equal(hl_pool_remove(hl_mem_default(), address, true, &diag), HL_OK);
+}
+
 static void test_memory_short(void **state) {
     char address[200];
     (void)state;
@@ -297,6 +336,7 @@ int main(void) {
         cmocka_unit_test(test_not_over_what_is_there),
         cmocka_unit_test(test_sweeping),
         cmocka_unit_test(test_ranks_out_of_sight),
+        cmocka_unit_test(test_what_ranks_leave_behind),
         cmocka_unit_test(test_memory_short),
     };
     return cmocka_run_group_tests(tests, make_parent, remove_parent);
