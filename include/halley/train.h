@@ -88,6 +88,7 @@ struct hl_trainer_setup {
     struct hl_log *log;
     struct hl_group *group; /* the ranks of this run; NULL: one */
     int n_local_ranks;      /* those that share this machine's cores; 0: one */
+    int n_ranks;            /* of a plan, which has no group yet; 0: the group's */
 };
 
 struct hl_step_report {

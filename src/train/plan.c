@@ -8,16 +8,20 @@
 #include "optimizers/optimizers.h"
 #include "os/cpu.h"
 
+static int n_ranks(const struct hl_trainer_setup *setup) {
+    return setup->n_ranks ? setup->n_ranks : hl_group_n_ranks(setup->group);
+}
+
 enum hl_status hl_plan_strategy(const struct hl_trainer_setup *setup,
                                 const struct hl_strategy **out, struct hl_diag *diag) {
     const char *name = setup->options->strategy;
-    if (!strcmp(name, "auto")) name = hl_group_n_ranks(setup->group) > 1 ? "ddp" : "single";
+    if (!strcmp(name, "auto")) name = n_ranks(setup) > 1 ? "ddp" : "single";
     return hl_strategy_find(name, out, diag);
 }
 
 int64_t hl_plan_accumulation(const struct hl_trainer_setup *setup) {
     const struct hl_train_options *o = setup->options;
-    int64_t rows = o->per_device_train_batch_size * hl_group_n_ranks(setup->group);
+    int64_t rows = o->per_device_train_batch_size * n_ranks(setup);
     if (o->global_batch_size == 0) return o->gradient_accumulation_steps;
     return (o->global_batch_size - 1) / rows + 1;
 }
@@ -118,8 +122,15 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
                                         .optimizer = optimizer,
                                         .group = setup->group,
                                         .rank = hl_group_rank(setup->group),
-                                        .n_ranks = hl_group_n_ranks(setup->group),
-                                        .accumulation = hl_plan_accumulation(setup)};
+                                        .n_ranks = n_ranks(setup),
+                                        .accumulation = hl_plan_accumulation(setup),
+                                        .reduce_dtype = (enum hl_dtype)setup->options->reduce_dtype,
+                                        .reduce_each_micro =
+                                            setup->options->reduce == HL_REDUCE_EACH_MICRO};
+    if (strategy->check) {
+        status = strategy->check(&env, diag);
+        if (status != HL_OK) return status;
+    }
     struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, strategy, &env);
     struct hl_engine_bytes engine = hl_engine_measure(&model->layout, &engine_shape);
     struct hl_model_run_shape run_shape = hl_plan_run_shape(setup, recompute);

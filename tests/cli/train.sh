@@ -158,4 +158,13 @@ fi
 # plan
 expect 0 'total' "$halley" plan --memory --model gpt2-124m --block_size 64
 expect 2 '--memory' "$halley" plan
+expect 2 '--ranks: how many?' "$halley" plan --ranks --memory
+expect 2 '--ranks: how many?' "$halley" plan --memory --ranks=0
+expect 2 "'single' is for one rank, but there are 3" "$halley" plan --memory --ranks 3 --strategy single
+expect 0 'each of 4 ranks:' "$halley" plan --memory --ranks 4 --model gpt2-124m --block_size 64
+row() { "$halley" plan --memory --model gpt2-124m --block_size 64 --per_device_train_batch_size 1 "${@:2}" | awk -v row="$1" '$1 == row { print $2 }'; }
+[ "$(($(row optimizer --ranks 4 --strategy zero1) * 4))" = "$(row optimizer)" ] || fail "zero1's state on 4 ranks is no quarter"
+[ "$(row gradients --ranks 4 --strategy zero2)" -lt "$(row gradients --ranks 4 --strategy zero1)" ] || fail "zero2's gradients are not less"
+whole=$(row gradients --ranks 4 --strategy zero2 --gradient_accumulation_steps 2)
+[ "$(row gradients --ranks 4 --strategy zero2 --gradient_accumulation_steps 2 --reduce every_micro_batch)" -lt "$whole" ] || fail "reduce every_micro_batch saves nothing"
 exit $failed
