@@ -43,7 +43,16 @@ struct hl_group {
 
 /* ---- the helper ---- */
 
-static const int64_t HELPER_WAIT_NS = 200000, HELPER_SLEEP_NS = 100000000, POLITE_NS = 20000;
+/* Waits of the helper double while nothing moves: a short one costs as much as a long one. */
+struct span {
+    int64_t least_ns, most_ns;
+};
+static const struct span WAIT = {200000, 2000000}, POLITE = {20000, 500000};
+static const int64_t HELPER_SLEEP_NS = 100000000;
+
+static int64_t longer(int64_t ns, const struct span *span) {
+    return 2 * ns < span->most_ns ? 2 * ns : span->most_ns;
+}
 
 static uint32_t get(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 static void set(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
@@ -61,18 +70,29 @@ static void yield(struct hl_group *g) {
 
 static bool advance_all(struct hl_group *g, struct hl_collective **oldest_out);
 
+/* False when nothing moved, and nothing came for wait_ns. */
+static bool help_once(struct hl_group *g, int64_t wait_ns) {
+    struct hl_collective *oldest;
+    hl_mutex_lock(g->lock);
+    bool moved = advance_all(g, &oldest);
+    if (!moved) (void)g->wire->ops->wait(g->wire, wait_ns);
+    hl_mutex_unlock(g->lock);
+    return moved;
+}
+
 static void help(void *context) {
     struct hl_group *g = context;
+    int64_t wait_ns = WAIT.least_ns, polite_ns = POLITE.least_ns;
     hl_threads_set(1);
     hl_denormals_off(); /* sums have the caller's bits */
     while (!get(&g->stopping)) {
         if (!get(&g->n_in_flight)) hl_futex_wait(&g->n_in_flight, 0, HELPER_SLEEP_NS);
-        else if (get(&g->wanted)) hl_sleep_ns(POLITE_NS);
-        else {
-            struct hl_collective *oldest;
-            hl_mutex_lock(g->lock);
-            if (!advance_all(g, &oldest)) (void)g->wire->ops->wait(g->wire, HELPER_WAIT_NS);
-            hl_mutex_unlock(g->lock);
+        else if (get(&g->wanted)) {
+            hl_sleep_ns(polite_ns);
+            polite_ns = longer(polite_ns, &POLITE);
+        } else {
+            wait_ns = help_once(g, wait_ns) ? WAIT.least_ns : longer(wait_ns, &WAIT);
+            polite_ns = POLITE.least_ns;
         }
     }
 }
