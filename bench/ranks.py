@@ -49,7 +49,7 @@ class Neighbours:
 # 20.1 million parameters; a step is 32 rows of 256 tokens, in micro-batches of 8 rows.
 LAYERS, WIDTH, HEADS, VOCABULARY, BLOCK, MICRO = 5, 512, 8, 8192, 256, 8
 ROWS = int(os.environ.get("BENCH_ROWS", "32"))
-STEPS = 5  # the first is not counted
+STEPS = 5  # of a run; the first is not counted
 PARAMETERS = LAYERS * (12 * WIDTH * WIDTH + 13 * WIDTH) + (VOCABULARY + BLOCK + 2) * WIDTH
 
 
@@ -62,11 +62,11 @@ def text():
     return path
 
 
-def train_words(folder, rows, accumulation, *more):
+def train_words(folder, steps, rows, accumulation, *more):
     return ["train", "--data", text(), "--tokenizer", "byte", "--model", "gpt2", "--num_hidden_layers", str(LAYERS), "--hidden_size",
             str(WIDTH), "--num_attention_heads", str(HEADS), "--vocab_size", str(VOCABULARY), "--block_size", str(BLOCK),
             "--validation_split", "0", "--per_device_train_batch_size", str(rows), "--gradient_accumulation_steps", str(accumulation),
-            "--max_steps", str(STEPS), "--logging_steps", "1", "--tensorboard", "false", "--output_dir", folder,
+            "--max_steps", str(steps), "--logging_steps", "1", "--tensorboard", "false", "--output_dir", folder,
             "--overwrite_output_dir", *more]
 
 
@@ -177,13 +177,17 @@ def collectives():
 
 # ---- strong scaling ----
 
-def launched(ranks, threads, strategy, wire="pool"):
-    """The median step of a launched run on all ranks together."""
+def launched(ranks, steps, rows, accumulation, *more):
+    """The median step of ranks over the pool."""
     folder = folder_of("launch")
-    rows = MICRO if ranks * MICRO <= ROWS else ROWS // ranks
-    words = train_words(folder, rows, ROWS // (rows * ranks), "--strategy", strategy, "--threads", str(threads))
-    together([([HALLEY, "launch", "-n", str(ranks), "--wire", wire, *words], {})])
+    words = train_words(folder, steps, rows, accumulation, *more)
+    together([([HALLEY, "launch", "-n", str(ranks), "--wire", "pool", *words], {})])
     return statistics.median(steps_of(folder))
+
+
+def scaled(ranks, threads):
+    rows = min(MICRO, ROWS // ranks)
+    return launched(ranks, STEPS, rows, ROWS // (rows * ranks), "--strategy", "zero1", "--threads", str(threads))
 
 
 def scaling():
@@ -193,7 +197,7 @@ def scaling():
         raise Failed("two processors are needed")
     os.sched_setaffinity(0, processors[:2])
     neighbours = Neighbours()
-    rounds = [(launched(1, 2, "zero1"), launched(2, 1, "zero1"), launched(4, 1, "zero1")) for _ in range(ROUNDS)]
+    rounds = [(scaled(1, 2), scaled(2, 1), scaled(4, 1)) for _ in range(ROUNDS)]
     os.sched_setaffinity(0, processors)
     one, two, four = (ROWS * BLOCK / statistics.median(column) for column in zip(*rounds))
     noted = neighbours.tell()
@@ -204,6 +208,9 @@ def scaling():
 # ---- a step over links ----
 
 LINK_RANKS, LINK_RATE, PORT = 4, 100e6, 29611
+# 8,192 tokens in one micro-batch of each rank: with fewer, what cannot overlap is most of a step (README.md).
+LINK_ROWS = int(os.environ.get("BENCH_ROWS", "128")) // LINK_RANKS
+LINK_STEPS, LINK_ROUNDS = 3, min(ROUNDS, 2)
 
 
 def place(rank, port):
@@ -213,26 +220,26 @@ def place(rank, port):
 def alone(_):
     """Four ranks that compute at the same time, each its rows, and exchange nothing."""
     folders = [folder_of(f"alone-{r}") for r in range(LINK_RANKS)]
-    together([([HALLEY, *train_words(f, ROWS // LINK_RANKS, 1, "--strategy", "single", "--threads", "1")], {}) for f in folders])
+    together([([HALLEY, *train_words(f, LINK_STEPS, LINK_ROWS, 1, "--strategy", "single", "--threads", "1")], {}) for f in folders])
     return statistics.median(x for f in folders for x in steps_of(f))
 
 
 def over_wan(rack):
     folder, token = folder_of("wan"), secrets.token_hex(32)
-    words = train_words(folder, ROWS // LINK_RANKS, 1, "--strategy", "ddp", "--threads", "1", "--wire", "wan", "--timeout", "120")
+    words = train_words(folder, LINK_STEPS, LINK_ROWS, 1, "--strategy", "ddp", "--threads", "1", "--wire", "wan")
     together([(rack.on(r, HALLEY, *words), dict(place(r, PORT), MASTER_ADDR=rack.address(0), HALLEY_TOKEN=token))
               for r in range(LINK_RANKS)])
     return statistics.median(steps_of(folder))
 
 
 def over_pool(_):
-    return launched(LINK_RANKS, 1, "ddp")
+    return launched(LINK_RANKS, LINK_STEPS, LINK_ROWS, 1, "--strategy", "ddp", "--threads", "1")
 
 
 def over_gloo(rack):
     """PyTorch's DistributedDataParallel, the same shape."""
     words = [PYTHON, "-W", "ignore", os.path.join("bench", "peers", "torch_ddp.py"), *(str(x) for x in (
-        LAYERS, WIDTH, HEADS, VOCABULARY, BLOCK, ROWS // LINK_RANKS, STEPS))]
+        LAYERS, WIDTH, HEADS, VOCABULARY, BLOCK, LINK_ROWS, LINK_STEPS))]
     printed = together([(rack.on(r, *words), dict(place(r, PORT + 1), MASTER_ADDR=rack.address(0), GLOO_SOCKET_IFNAME="eth0",
                                                   OMP_NUM_THREADS="1")) for r in range(LINK_RANKS)])
     return statistics.median(float(x) for x in re.findall(r"^step (\S+)$", printed, re.MULTILINE)[1:])
@@ -248,7 +255,7 @@ def links():
     rack, neighbours = hosts.Hosts(LINK_RANKS, f"{LINK_RATE / 1e6:.0f}mbit"), Neighbours()
     kinds = [alone, over_pool, over_wan] + ([over_gloo] if gloo else [])
     rounds = []
-    for _ in range(ROUNDS):
+    for _ in range(LINK_ROUNDS):
         rounds.append([kind(rack) for kind in kinds])
         say("  " + ", ".join(f"{kind.__name__.replace('_', ' ')} {seconds:.2f} s" for kind, seconds in zip(kinds, rounds[-1])))
     tell_links(rounds, neighbours.tell())
