@@ -7,11 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Written by its rank alone. `place` is one word, so that a reader never sees half of a change. */
+/* Its first part is written by its rank alone, the view by the launcher. `place` is one word, so
+ * that a reader never sees half of a change. */
 struct line {
     uint64_t place;  /* (step << 8) + phase + 1; 0: nothing yet */
     uint64_t status; /* written last; 0: it did not give up */
     char why[240];
+    uint64_t awaits;
+    _Alignas(64) int64_t view_rank;
+    int64_t view_n_ranks;
+    uint64_t view_generation; /* written last */
 };
 
 static struct line *line_of(const struct hl_board *b, int entry) {
@@ -73,11 +78,34 @@ void hl_board_give_up(struct hl_board *board, int entry, int status, const char 
     __atomic_store_n(&line->status, (uint64_t)status, __ATOMIC_RELEASE);
 }
 
+void hl_board_await(struct hl_board *board, int entry, uint64_t generation) {
+    __atomic_store_n(&line_of(board, entry)->awaits, generation, __ATOMIC_RELEASE);
+}
+
 void hl_board_read(const struct hl_board *board, int entry, struct hl_board_entry *out) {
     const struct line *line = line_of(board, entry);
     uint64_t place = __atomic_load_n(&line->place, __ATOMIC_RELAXED);
     *out = (struct hl_board_entry){.phase = (int)(place & 255) - 1, .step = (int64_t)(place >> 8)};
+    out->awaits = __atomic_load_n(&line->awaits, __ATOMIC_ACQUIRE);
     out->status = (int)__atomic_load_n(&line->status, __ATOMIC_ACQUIRE);
     if (out->status)
         (void)snprintf(out->why, sizeof out->why, "%.*s", (int)sizeof line->why - 1, line->why);
+}
+
+void hl_board_publish(struct hl_board *board, int entry, const struct hl_board_view *view) {
+    struct line *line = line_of(board, entry);
+    line->view_rank = view->rank;
+    line->view_n_ranks = view->n_ranks;
+    __atomic_store_n(&line->view_generation, view->generation, __ATOMIC_RELEASE);
+}
+
+void hl_board_forget(struct hl_board *board, int entry) {
+    *line_of(board, entry) = (struct line){.place = 0};
+}
+
+void hl_board_look(const struct hl_board *board, int entry, struct hl_board_view *out) {
+    const struct line *line = line_of(board, entry);
+    out->generation = __atomic_load_n(&line->view_generation, __ATOMIC_ACQUIRE);
+    out->rank = (int)line->view_rank;
+    out->n_ranks = (int)line->view_n_ranks;
 }

@@ -209,9 +209,8 @@ static void adopt(struct child *child, pid_t pid, struct pipes *p) {
     for (int s = 0; s < STREAMS; s++) (void)fcntl(child->out[s], F_SETFL, O_NONBLOCK);
 }
 
-enum hl_status hl_children_start(struct hl_children *c, const struct hl_child_setup *setup,
-                                 int *child_out, struct hl_diag *diag) {
-    assert(c->n < c->most);
+static enum hl_status start(struct hl_children *c, const struct hl_child_setup *setup,
+                            struct child *child, struct hl_diag *diag) {
     struct pipes p;
     pid_t parent = getpid(), pid = -1;
     bool ready = open_pipes(&p, setup->input);
@@ -229,12 +228,26 @@ enum hl_status hl_children_start(struct hl_children *c, const struct hl_child_se
         status =
             hl_fail(diag, HL_E_IO, "%s: cannot be started: %s", setup->program, strerror(error));
     }
-    if (status == HL_OK) {
-        adopt(&c->list[c->n], pid, &p);
-        *child_out = c->n++;
-    }
+    if (status == HL_OK) adopt(child, pid, &p);
     close_pipes(&p);
     hl_free(c->mem, environment);
+    return status;
+}
+
+enum hl_status hl_children_start(struct hl_children *c, const struct hl_child_setup *setup,
+                                 int *child_out, struct hl_diag *diag) {
+    assert(c->n < c->most);
+    enum hl_status status = start(c, setup, &c->list[c->n], diag);
+    if (status == HL_OK) *child_out = c->n++;
+    return status;
+}
+
+enum hl_status hl_children_start_again(struct hl_children *c, int child,
+                                       const struct hl_child_setup *setup, struct hl_diag *diag) {
+    struct child ended = c->list[child];
+    assert(ended.told);
+    enum hl_status status = start(c, setup, &c->list[child], diag);
+    for (int s = 0; s < STREAMS && status == HL_OK; s++) close_fd(&ended.out[s]);
     return status;
 }
 

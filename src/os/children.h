@@ -51,6 +51,10 @@ void hl_children_free(struct hl_children *children);
 /* child_out: numbers from 0 in order of start. errors HL_E_IO: it cannot be started */
 enum hl_status hl_children_start(struct hl_children *children, const struct hl_child_setup *setup,
                                  int *child_out, struct hl_diag *diag) HL_MUST_CHECK;
+/* In the place of a child whose end was told: it gets its number. */
+enum hl_status hl_children_start_again(struct hl_children *children, int child,
+                                       const struct hl_child_setup *setup,
+                                       struct hl_diag *diag) HL_MUST_CHECK;
 int64_t hl_children_pid(const struct hl_children *children, int child);
 void hl_children_next(struct hl_children *children, int64_t timeout_ns, struct hl_child_event *out);
 /* What comes on a descriptor of this process becomes events too. It is borrowed. */

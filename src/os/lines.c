@@ -35,8 +35,8 @@ void hl_lines_stream(void *to, const void *from, size_t n) {
     __m128i *t = to;
     const __m128i *f = from;
     for (size_t i = 0; i < n / sizeof *t; i += 4) {
-        __m128i a = _mm_load_si128(f + i), b = _mm_load_si128(f + i + 1);
-        __m128i c = _mm_load_si128(f + i + 2), d = _mm_load_si128(f + i + 3);
+        __m128i a = _mm_loadu_si128(f + i), b = _mm_loadu_si128(f + i + 1);
+        __m128i c = _mm_loadu_si128(f + i + 2), d = _mm_loadu_si128(f + i + 3);
         _mm_stream_si128(t + i, a);
         _mm_stream_si128(t + i + 1, b);
         _mm_stream_si128(t + i + 2, c);

@@ -14,7 +14,7 @@ enum hl_flush hl_flush_kind(void);
 void hl_lines_flush(enum hl_flush kind, const void *at, size_t n);
 /* One line, in order with stores and other flushes of this kind. */
 void hl_line_flush(const void *at);
-/* n and both addresses are multiples of 64. Past the caches; done after the next fence. */
+/* n and `to` are multiples of 64. Past the caches; done after the next fence. */
 void hl_lines_stream(void *to, const void *from, size_t n);
 void hl_fence_stores(void);
 void hl_fence_loads(void);

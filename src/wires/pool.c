@@ -150,6 +150,16 @@ enum hl_status hl_pool_wire_new(struct hl_mem *mem, const struct hl_pool_wire_sp
     return status;
 }
 
+enum hl_status hl_pool_wire_again(struct hl_pool *pool, int n_ranks, struct hl_diag *diag) {
+    const struct hl_pool_job *job = &pool->head.job;
+    const struct hl_pool_wire_spec spec = {.n_ranks = n_ranks,
+                                           .n_lanes = (int)job->n_lanes,
+                                           .part_bytes = job->part_bytes,
+                                           .one_kernel = pool->head.flags & HL_POOL_ONE_KERNEL,
+                                           .dead_after_ns = job->dead_after_ns};
+    return begin(pool, &spec, diag);
+}
+
 void hl_pool_wire_bury(struct hl_pool *pool, int rank) {
     struct pool_wire w;
     if (memory_init(&w, pool, NULL) != HL_OK) return;

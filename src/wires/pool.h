@@ -24,6 +24,10 @@ struct hl_pool_wire_spec {
  * errors as of hl_pool_make, hl_pool_attach, hl_pool_begin */
 enum hl_status hl_pool_wire_new(struct hl_mem *mem, const struct hl_pool_wire_spec *spec,
                                 struct hl_pool **out, struct hl_diag *diag) HL_MUST_CHECK;
+/* Another job in the pool of this one, which all its ranks have left, for as many ranks or fewer;
+ * lanes and parts are the same. errors as of hl_pool_begin */
+enum hl_status hl_pool_wire_again(struct hl_pool *pool, int n_ranks,
+                                  struct hl_diag *diag) HL_MUST_CHECK;
 /* The process of `rank` is gone, and was not heard to say so: its peers get HL_E_PEER. Only the
  * owner calls it, who has waited for the process. */
 void hl_pool_wire_bury(struct hl_pool *pool, int rank);
