@@ -189,6 +189,7 @@ void hl_pool_remove_folder(const char *folder, uint32_t n_devices) {
         unlink_in(folder, name);
     }
     unlink_in(folder, "beds");
+    unlink_in(folder, HL_POOL_SNAPSHOT);
     unlink_in(folder, "lock");
     (void)rmdir(folder);
 }
@@ -223,7 +224,7 @@ void hl_pool_close(struct hl_pool *p) {
     bool kept = p->head.flags & HL_POOL_KEPT;
     if (owner) end_job(p);
     hl_pool_unmap(p);
-    if (owner && kept) unlink_in(p->folder, "beds");
+    if (owner && kept) unlink_in(p->folder, "beds"), unlink_in(p->folder, HL_POOL_SNAPSHOT);
     if (owner && (!kept || p->listed))
         hl_pool_remove_folder(p->folder, p->listed ? 0 : p->head.n_devices);
     hl_shared_unlock(p->lock);

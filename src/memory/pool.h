@@ -7,8 +7,9 @@
  *   /FOLDER          files (or links to devices) dev0, dev1, ... in it
  *   /FILE[,/FILE...] these files or DAX devices, in this order
  * Beside the devices there is a folder on each host, outside the pool: the address's own, or
- * /dev/shm/halley-UUID. It holds `lock`, which the owner of a job holds while it lives, and `beds`,
- * where ranks of one kernel sleep. */
+ * /dev/shm/halley-UUID. It holds `lock`, which the owner of a job holds while it lives, `beds`,
+ * where ranks of one kernel sleep, and perhaps `snapshot` (snapshot.h), which the owner's end
+ * removes. */
 #ifndef HALLEY_MEMORY_POOL_H
 #define HALLEY_MEMORY_POOL_H
 
@@ -114,6 +115,7 @@ enum hl_status hl_pool_list(const char *parent, void (*visit)(void *context, con
 enum hl_pool_place { HL_POOL_FOLDER, HL_POOL_LIST };
 #define HL_POOL_PARENT "/dev/shm"
 #define HL_POOL_PREFIX "halley-"
+#define HL_POOL_SNAPSHOT "snapshot"
 #define HL_POOL_UNFINISHED ".new-" /* then the maker's pid: not all is in it yet */
 /* A name becomes a folder's path; other addresses stay. false: too long. */
 bool hl_pool_full_address(const char *address, char out[HL_PATH_CAPACITY]) HL_MUST_CHECK;

@@ -14,7 +14,13 @@ enum hl_status hl_pool_find_address(struct hl_pool *p, const char *address,
 void hl_pool_write_heads(struct hl_pool *p);
 /* HL_E_USER: somebody has it, and who. */
 enum hl_status hl_pool_take_lock(struct hl_pool *p, struct hl_diag *diag) HL_MUST_CHECK;
-/* dev0 ... , beds, lock and the folder itself. */
+/* Before a file of so many bytes is made: its file system and the machine have the room.
+ * what    begins a sentence: "the pool"
+ * less    how to need less of the machine's memory
+ * errors  HL_E_IO, with the size that is needed */
+enum hl_status hl_pool_check_room(const char *path, uint64_t needed, const char *what,
+                                  const char *less, struct hl_diag *diag) HL_MUST_CHECK;
+/* dev0 ... , beds, snapshot, lock and the folder itself. */
 void hl_pool_remove_folder(const char *folder, uint32_t n_devices);
 
 #endif

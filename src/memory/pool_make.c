@@ -16,11 +16,20 @@ static bool sufficient(const struct hl_shared_room *room, uint64_t needed) {
     return !room->known || room->free_bytes >= needed;
 }
 
-/* Before anything is written: the folder's file system and the machine have the room. */
-static enum hl_status check_room(const char *parent, uint64_t needed, struct hl_diag *diag) {
+static bool parent_of(const char *path, char out[HL_PATH_CAPACITY]) {
+    (void)snprintf(out, HL_PATH_CAPACITY, "%s", path);
+    char *slash = strrchr(out, '/');
+    if (!slash) return false;
+    slash[slash == out] = 0;
+    return true;
+}
+
+enum hl_status hl_pool_check_room(const char *path, uint64_t needed, const char *what,
+                                  const char *less, struct hl_diag *diag) {
     struct hl_shared_room room;
     struct hl_memory memory;
-    char need[40], have[40], whole[40];
+    char parent[HL_PATH_CAPACITY], need[40], have[40], whole[40];
+    if (!parent_of(path, parent)) return hl_pool_too_long(path, diag);
     enum hl_status status = hl_shared_room(parent, &room, diag);
     if (status != HL_OK) return status;
     hl_print_bytes(need, sizeof need, needed);
@@ -28,29 +37,19 @@ static enum hl_status check_room(const char *parent, uint64_t needed, struct hl_
     hl_print_bytes(whole, sizeof whole, room.total_bytes);
     if (!sufficient(&room, needed))
         return hl_fail(diag, HL_E_IO,
-                       "the pool needs %s in %s, where %s of %s are free: enlarge it (mount -o "
+                       "%s needs %s in %s, where %s of %s are free: enlarge it (mount -o "
                        "remount,size=%lluM %s; a container: --shm-size=%lluM), or remove what "
                        "fills it ('halley pool free --stale')",
-                       need, parent, have, whole,
+                       what, need, parent, have, whole,
                        (unsigned long long)((room.total_bytes + needed - room.free_bytes) >> 20) +
                            1,
                        parent, (unsigned long long)(needed >> 20) + 1);
     hl_memory_read(&memory);
     hl_print_bytes(have, sizeof have, memory.available_bytes);
     if (memory.available_bytes && memory.available_bytes < needed)
-        return hl_fail(diag, HL_E_IO,
-                       "the pool needs %s of memory, and %s are available: use fewer ranks, lanes "
-                       "or smaller parts",
-                       need, have);
+        return hl_fail(diag, HL_E_IO, "%s needs %s of memory, and %s are available: %s", what, need,
+                       have, less);
     return HL_OK;
-}
-
-static bool parent_of(const char *path, char out[HL_PATH_CAPACITY]) {
-    (void)snprintf(out, HL_PATH_CAPACITY, "%s", path);
-    char *slash = strrchr(out, '/');
-    if (!slash) return false;
-    slash[slash == out] = 0;
-    return true;
 }
 
 static enum hl_status exists_already(const char *address, struct hl_diag *diag) {
@@ -83,7 +82,8 @@ static enum hl_status make_files(struct hl_pool *p, const struct hl_pool_spec *s
     enum hl_status status = hl_shared_room(parent, &room, diag);
     if (status != HL_OK) return status;
     size_t bytes = (spec->device_bytes + room.page_bytes - 1) / room.page_bytes * room.page_bytes;
-    status = check_room(parent, n * (uint64_t)bytes + MOST_ASIDE, diag);
+    status = hl_pool_check_room(p->address, n * (uint64_t)bytes + MOST_ASIDE, "the pool",
+                                "use fewer ranks, lanes or smaller parts", diag);
     if (status != HL_OK) return status;
     if (snprintf(p->folder, sizeof p->folder, "%s" HL_POOL_UNFINISHED "%d", p->address, getpid()) >=
         HL_PATH_CAPACITY)

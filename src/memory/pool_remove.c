@@ -104,8 +104,17 @@ static bool is_stale(struct hl_mem *mem, const char *folder) {
     return stale;
 }
 
+/* What a launcher that was killed left in a pool that stays. */
+static void remove_snapshot(const char *folder) {
+    char lock[HL_PATH_CAPACITY], snapshot[HL_PATH_CAPACITY];
+    if (hl_path_join(lock, folder, "lock") && hl_shared_lock_is_free(lock) &&
+        hl_path_join(snapshot, folder, HL_POOL_SNAPSHOT))
+        (void)unlink(snapshot);
+}
+
 static void sweep_one(void *context, const char *folder) {
     struct sweep *s = context;
+    remove_snapshot(folder);
     if (!is_stale(s->mem, folder)) return;
     hl_pool_remove_folder(folder, HL_POOL_DEVICES);
     if (access(folder, F_OK)) s->n++; /* one that holds other things stays */
