@@ -89,6 +89,7 @@ struct hl_trainer_setup {
     struct hl_group *group; /* the ranks of this run; NULL: one */
     int n_local_ranks;      /* those that share this machine's cores; 0: one */
     int n_ranks;            /* of a plan, which has no group yet; 0: the group's */
+    bool empty;             /* weights stay zero: they are read from somewhere */
 };
 
 struct hl_step_report {
@@ -153,6 +154,11 @@ struct hl_train_run {
     int progress_fd;         /* -1: none */
     int (*signalled)(void);  /* 0, or the number of SIGINT, SIGTERM or SIGHUP; NULL: never */
     double started_seconds;  /* hl_clock at process start, for max_minutes */
+    /* Live recovery: the file in which the state outlives ranks, and which generation of them this
+     * is, from 1. All of it belongs to whoever started the ranks. NULL: none. After HL_E_PEER or
+     * HL_E_TIMEOUT the next generation may call hl_train_run again, with another group. */
+    const char *snapshot;
+    uint64_t generation;
 };
 enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *run,
                             enum hl_run_end *end_out, struct hl_diag *diag) HL_MUST_CHECK;

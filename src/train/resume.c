@@ -36,7 +36,7 @@ static void collect(struct hl_trainer *t, struct arrays *a) {
     for (int i = 0; i < n; i++) add_array(a, "strategy", saved[i].name, saved[i].data, saved[i].n);
 }
 
-static void write_loop(const struct hl_trainer *t, struct hl_buf *out) {
+void hl_trainer_write_loop(const struct hl_trainer *t, struct hl_buf *out) {
     hl_buf_printf(out,
                   "{\"version\": 1, \"step\": %" PRId64 ", \"rows_taken\": %" PRId64
                   ", \"tokens_seen\": %" PRId64,
@@ -73,7 +73,7 @@ static enum hl_status write_checkpoint(struct hl_trainer *t, const char *output_
     const struct hl_checkpoint_source source = {.fetch = hl_state_fetch, .context = from};
     collect(t, &arrays);
     struct hl_buf loop = {.mem = t->mem}, made_with = {.mem = t->mem};
-    write_loop(t, &loop);
+    hl_trainer_write_loop(t, &loop);
     write_made_with(t, &made_with);
     enum hl_status status = hl_fail_memory(diag, 4096, "the checkpoint's records");
     if (!loop.failed && !made_with.failed) {
@@ -245,6 +245,24 @@ static void keep_threads(struct hl_trainer *t, const char *made_with) {
     hl_threads_set(t->threads);
 }
 
+enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, const char *from,
+                                    struct hl_diag *diag) {
+    json_error_t error;
+    json_t *loop = json_loads(text, 0, &error);
+    if (!loop)
+        return hl_fail_at(diag, HL_E_FORMAT, from, error.line, error.column, "loop.json: %s",
+                          error.text);
+    enum hl_status status = check_loop(t, loop, from, diag);
+    if (status == HL_OK) {
+        t->step = json_integer_value(json_object_get(loop, "step"));
+        t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
+        t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
+        hl_trainer_progress_changed(t);
+    }
+    json_decref(loop);
+    return status;
+}
+
 static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
                                  const char *folder, struct hl_diag *diag) {
     if (!hl_checkpoint_has_state(reader))
@@ -252,12 +270,7 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
             diag, HL_E_USER,
             "%s: holds weights but no training state; start a new run from them with --model %s",
             folder, folder);
-    json_error_t error;
-    json_t *loop = json_loads(hl_checkpoint_loop_json(reader), 0, &error);
-    if (!loop)
-        return hl_fail_at(diag, HL_E_FORMAT, folder, error.line, error.column, "loop.json: %s",
-                          error.text);
-    enum hl_status status = check_loop(t, loop, folder, diag);
+    enum hl_status status = hl_trainer_read_loop(t, hl_checkpoint_loop_json(reader), folder, diag);
     if (status == HL_OK)
         status = check_model(hl_checkpoint_config(reader), &t->model->config, folder, diag);
     if (status == HL_OK) status = hl_state_load_weights(t, reader, diag);
@@ -269,14 +282,9 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
                                           (enum hl_buffer)(HL_BUFFER_SLOT0 + i), diag)
                      : hl_checkpoint_read_array(reader, &arrays.items[i], diag);
     if (status == HL_OK) {
-        t->step = json_integer_value(json_object_get(loop, "step"));
-        t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
-        t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
-        hl_trainer_progress_changed(t);
         keep_threads(t, hl_checkpoint_made_with_json(reader));
         warn_if_changed(t, hl_checkpoint_made_with_json(reader));
     }
-    json_decref(loop);
     return status;
 }
 

@@ -14,6 +14,7 @@
 #include "report/utf8.h"
 #include "serve/generate.h"
 #include "train/agree.h"
+#include "train/elastic.h"
 #include "train/folder.h"
 #include "train/peak.h"
 #include "train/plan.h"
@@ -34,8 +35,10 @@ struct run {
     int64_t tokens, n_steps;
     double seconds, data_wait;
     struct hl_group_counts counted; /* of the group, until then */
+    int64_t snapshot_ns;            /* of elastic.written_ns, until then */
     double step_seconds;            /* smoothed, for the ETA */
     int64_t n_unsaved;              /* checkpoints in a row that could not be written */
+    struct hl_elastic elastic;
     bool told_flush;
     bool leads; /* rank 0: writes files and talks */
 };
@@ -71,6 +74,7 @@ static enum hl_status load_weights(struct run *r, const char *folder, struct hl_
 static enum hl_status load_start(struct run *r, const char *resume_dir, struct hl_diag *diag) {
     const char *folder = resume_dir ? resume_dir : r->setup->weights_dir;
     struct hl_agree_item items[2];
+    if (r->elastic.found) return hl_elastic_restore(&r->elastic, r->t, diag);
     if (!folder) return HL_OK;
     enum hl_status status =
         resume_dir ? hl_trainer_resume(r->t, folder, diag) : load_weights(r, folder, diag);
@@ -323,6 +327,10 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, const d
     if (r->peak_flops > 0 && r->seconds > 0)
         row[n++] = (struct hl_metric){"mfu", flops / r->seconds / r->peak_flops, false};
     n += exchange_metrics(r, row + n);
+    if (r->elastic.path && steps > 0)
+        row[n++] = (struct hl_metric){
+            "snapshot_ms", 1e-6 * (double)(r->elastic.written_ns - r->snapshot_ns) / steps, false};
+    r->snapshot_ns = r->elastic.written_ns;
     if (r->t->strategy->metrics)
         n += r->t->strategy->metrics(r->t->strategy_state, row + n,
                                      (int)(sizeof row / sizeof *row) - n);
@@ -432,6 +440,14 @@ static void say_stopped(struct run *r, enum hl_run_end end) {
     say(r, text);
 }
 
+/* All ranks are here. */
+static enum hl_status meet(struct run *r, struct hl_diag *diag) {
+    struct hl_collective op;
+    hl_collective_start(r->setup->trainer.group, &(struct hl_collective_args){.kind = HL_BARRIER},
+                        &op);
+    return hl_collective_wait(r->setup->trainer.group, &op, diag);
+}
+
 static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag *diag) {
     bool alone = hl_group_n_ranks(r->setup->trainer.group) == 1;
     *end = HL_RUN_DONE;
@@ -445,6 +461,7 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
         enum hl_status status = hl_trainer_step(r->t, &report, diag);
         if (status == HL_END) break;
         if (status == HL_OK) status = after_step(r, &report, diag);
+        if (status == HL_OK) status = hl_elastic_commit(&r->elastic, r->t, diag);
         /* the weights of the step before are whole; with no checkpoint yet they would be lost */
         if (status == HL_E_NUMERIC && alone && r->saved_step < 0 && r->t->step > 0) try_save(r);
         if (status != HL_OK) return status;
@@ -454,6 +471,8 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
         }
     }
     enum hl_status status = save(r, diag);
+    /* whoever is done does not come back when another rank is lost */
+    if (status == HL_OK && r->elastic.path) status = meet(r, diag);
     if (status == HL_OK) say_stopped(r, *end);
     return status;
 }
@@ -480,41 +499,67 @@ static enum hl_status take_folder(struct run *r, bool going_on, struct hl_diag *
     return hl_run_folder_prepare(fs, path, going_on, r->o->overwrite_output_dir, diag);
 }
 
-/* All ranks are here. */
-static enum hl_status meet(struct run *r, struct hl_diag *diag) {
-    struct hl_collective op;
-    hl_collective_start(r->setup->trainer.group, &(struct hl_collective_args){.kind = HL_BARRIER},
-                        &op);
-    return hl_collective_wait(r->setup->trainer.group, &op, diag);
+/* "going on from ..., step 7" */
+static void say_going_on(struct run *r, const char *from) {
+    char text[HL_PATH_CAPACITY + 128];
+    (void)snprintf(text, sizeof text, "going on from %s, step %lld%s", from, (long long)r->t->step,
+                   r->t->step >= r->t->n_steps ? ": all steps are done; a larger --max_steps goes "
+                                                 "further"
+                                               : "");
+    say(r, text);
+}
+
+static void say_elastic(struct run *r) {
+    uint64_t held, written;
+    char whole[32], each[32], text[160];
+    if (!r->elastic.path || r->elastic.found) return;
+    hl_elastic_cost(r->t, &held, &written);
+    hl_print_bytes(whole, sizeof whole, held);
+    hl_print_bytes(each, sizeof each, written);
+    (void)snprintf(text, sizeof text,
+                   "elastic: two copies of the state in shared memory, %s; %s per rank and step "
+                   "written",
+                   whole, each);
+    say(r, text);
+}
+
+/* A trainer with its weights: of ranks before this generation, of a checkpoint, of a model, or
+ * new ones. */
+static enum hl_status open_trainer(struct run *r, const char *resume, struct hl_diag *diag) {
+    struct hl_trainer_setup setup = r->setup->trainer;
+    struct hl_memory memory;
+    setup.empty = r->elastic.found || *resume;
+    hl_memory_read(&memory);
+    enum hl_status status = hl_memory_check(r->mem, &setup, &memory, diag);
+    if (status == HL_OK) status = hl_trainer_new(r->mem, &setup, &r->t, diag);
+    if (status == HL_OK) status = load_start(r, *resume ? resume : NULL, diag);
+    return status;
 }
 
 static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     char resume[HL_PATH_CAPACITY] = "";
     /* before its checkpoints are looked at: another run may be writing one */
-    enum hl_status status = HL_OK;
-    if (r->leads) status = hl_run_folder_lock(hl_fs_os(), r->o->output_dir, &r->lock, diag);
-    if (status == HL_OK) status = find_resume(r, resume, sizeof resume, diag);
-    bool going_on = status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir));
-    struct hl_memory memory;
-    hl_memory_read(&memory);
+    enum hl_status status =
+        hl_elastic_look(&r->elastic, r->setup->snapshot, r->setup->generation, diag);
+    if (status == HL_OK && r->leads)
+        status = hl_run_folder_lock(hl_fs_os(), r->o->output_dir, &r->lock, diag);
+    if (status == HL_OK && !r->elastic.found) status = find_resume(r, resume, sizeof resume, diag);
+    bool going_on = r->elastic.found ||
+                    (status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir)));
     if (status == HL_OK && r->leads)
         status = hl_run_folder_check(hl_fs_os(), r->o->output_dir,
                                      going_on || r->o->overwrite_output_dir, diag);
-    if (status == HL_OK) status = hl_memory_check(r->mem, &r->setup->trainer, &memory, diag);
-    if (status == HL_OK) status = hl_trainer_new(r->mem, &r->setup->trainer, &r->t, diag);
-    if (status == HL_OK) status = load_start(r, *resume ? resume : NULL, diag);
+    if (status == HL_OK) status = open_trainer(r, resume, diag);
     if (status == HL_OK) status = meet(r, diag);
+    if (status == HL_OK && r->leads) status = hl_elastic_make(&r->elastic, r->t, diag);
     if (status == HL_OK && r->leads) status = take_folder(r, going_on, diag);
+    /* from here on a generation that follows goes on in the folder */
+    if (status == HL_OK) status = hl_elastic_begin(&r->elastic, r->t, diag);
     if (status != HL_OK) return status;
-    if (*resume) {
-        if (hl_is_inside(resume, r->o->output_dir)) r->saved_step = r->t->step;
-        char text[HL_PATH_CAPACITY + 64];
-        (void)snprintf(
-            text, sizeof text, "going on from %s, step %lld%s", resume, (long long)r->t->step,
-            r->t->step >= r->t->n_steps ? ": all steps are done; a larger --max_steps goes further"
-                                        : "");
-        say(r, text);
-    }
+    if (*resume && hl_is_inside(resume, r->o->output_dir)) r->saved_step = r->t->step;
+    if (*resume) say_going_on(r, resume);
+    if (r->elastic.found) say_going_on(r, "the last committed step");
+    say_elastic(r);
     if (!r->leads) return HL_OK;
     status =
         hl_metrics_open(r->mem, r->o->output_dir, r->t->step, r->o->tensorboard, &r->metrics, diag);
@@ -545,6 +590,7 @@ enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *setup
     if (status != HL_OK) hl_group_give_up(setup->trainer.group, diag->text);
     hl_progress_free(r.progress);
     hl_metrics_close(r.metrics);
+    hl_elastic_close(&r.elastic);
     hl_lock_release(&r.lock);
     hl_trainer_free(r.t);
     return status;

@@ -13,8 +13,7 @@ static struct hl_range common(struct hl_range a, struct hl_range b) {
     return (struct hl_range){first, end > first ? end - first : 0};
 }
 
-/* Part of a block's weights is known in full: keep what is ours, and what compute reads of it. */
-static void put(struct hl_trainer *t, struct hl_range range, int block, const float *data) {
+void hl_state_put(struct hl_trainer *t, struct hl_range range, int block, const float *data) {
     struct hl_range master = common(range, hl_engine_held(t->engine, HL_BUFFER_MASTER, block));
     struct hl_range weights = common(range, hl_engine_held_weights(t->engine, block));
     struct hl_bf16 *copy = weights.n ? hl_engine_copy(t->engine, weights) : NULL;
@@ -32,7 +31,7 @@ static bool master_is_whole(const struct hl_trainer *t) {
     return true;
 }
 
-static int64_t largest_block(const struct hl_trainer *t) {
+int64_t hl_state_largest_block(const struct hl_trainer *t) {
     int64_t n = 0;
     for (int b = 0; b < t->model->layout.n_blocks; b++)
         if (t->model->layout.blocks[b].n > n) n = t->model->layout.blocks[b].n;
@@ -41,7 +40,7 @@ static int64_t largest_block(const struct hl_trainer *t) {
 
 enum hl_status hl_state_init(struct hl_trainer *t, struct hl_diag *diag) {
     const struct hl_layout *layout = &t->model->layout;
-    size_t n = (size_t)largest_block(t);
+    size_t n = (size_t)hl_state_largest_block(t);
     float *scratch = NULL;
     bool whole = master_is_whole(t);
     if (!whole && !(scratch = hl_alloc(t->mem, n, sizeof *scratch)))
@@ -50,7 +49,7 @@ enum hl_status hl_state_init(struct hl_trainer *t, struct hl_diag *diag) {
         float *at =
             whole ? hl_engine_data(t->engine, HL_BUFFER_MASTER, layout->blocks[b]) : scratch;
         hl_model_init_block(t->model, t->setup.seed, b, at);
-        put(t, layout->blocks[b], b, at);
+        hl_state_put(t, layout->blocks[b], b, at);
     }
     hl_free(t->mem, scratch);
     return HL_OK;
@@ -73,7 +72,7 @@ static void placed(void *context, const struct hl_tensor *tensor, const float *d
     /* a sum: files may hold tensors in any order */
     l->t->loaded_hash +=
         XXH3_64bits_withSeed(data, (size_t)tensor->n * sizeof *data, (XXH64_hash_t)tensor->offset);
-    put(l->t, (struct hl_range){tensor->offset, tensor->n}, tensor->block, data);
+    hl_state_put(l->t, (struct hl_range){tensor->offset, tensor->n}, tensor->block, data);
 }
 
 enum hl_status hl_state_load_weights(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
@@ -81,7 +80,7 @@ enum hl_status hl_state_load_weights(struct hl_trainer *t, struct hl_checkpoint_
     struct loader l = {.t = t};
     hl_engine_weights_stale(t->engine);
     t->loaded_hash = 0;
-    size_t n = (size_t)largest_block(t);
+    size_t n = (size_t)hl_state_largest_block(t);
     if (!master_is_whole(t) && !(l.scratch = hl_alloc(t->mem, n, sizeof *l.scratch)))
         return hl_fail_memory(diag, n * sizeof *l.scratch, "reading weights");
     const struct hl_checkpoint_sink sink = {.place = place, .placed = placed, .context = &l};
@@ -108,7 +107,7 @@ enum hl_status hl_state_load_slot(struct hl_trainer *t, struct hl_checkpoint_rea
 enum hl_status hl_state_source_open(struct hl_trainer *t, struct hl_state_source *s,
                                     struct hl_diag *diag) {
     *s = (struct hl_state_source){.t = t, .block = -1};
-    size_t n = (size_t)largest_block(t);
+    size_t n = (size_t)hl_state_largest_block(t);
     s->scratch = hl_alloc(t->mem, n, sizeof *s->scratch);
     return s->scratch ? HL_OK
                       : hl_fail_memory(diag, n * sizeof *s->scratch, "gathering a checkpoint");

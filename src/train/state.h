@@ -6,6 +6,18 @@
 #include "halley/checkpoint.h"
 #include "train/trainer_internal.h"
 
+/* Part of a block's weights is known in full (f32 [range.n]): keep what is ours, and what compute
+ * reads of it. data may be the master itself. */
+void hl_state_put(struct hl_trainer *t, struct hl_range range, int block, const float *data);
+int64_t hl_state_largest_block(const struct hl_trainer *t); /* elements */
+
+/* Where the run is, as JSON. */
+void hl_trainer_write_loop(const struct hl_trainer *t, struct hl_buf *out);
+/* Go there. from: where the text is from, for messages. errors HL_E_USER: of another run;
+ * HL_E_FORMAT; the trainer is as before */
+enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, const char *from,
+                                    struct hl_diag *diag) HL_MUST_CHECK;
+
 /* Initial weights, a pure function of the seed; each rank keeps its part. */
 enum hl_status hl_state_init(struct hl_trainer *t, struct hl_diag *diag) HL_MUST_CHECK;
 /* Every rank reads all tensors, keeps its part, and gets to know t->loaded_hash. */

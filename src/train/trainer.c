@@ -223,7 +223,7 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
         return status;
     }
     set_rate(t);
-    status = hl_state_init(t, diag);
+    if (!setup->empty) status = hl_state_init(t, diag);
     if (status != HL_OK) {
         hl_trainer_free(t);
         return status;
