@@ -68,12 +68,22 @@ static const struct hl_option rows[] = {
     {.name = "max_restarts",
      .kind = HL_OPT_I64,
      AT(max_restarts),
-     .initial = "0",
-     .least = 0,
+     .initial = "-1",
+     .least = -1,
      .most = 1e9,
      .unit = "times",
      .section = "launch",
-     .help = "after a failure, start all ranks again from the newest checkpoint"},
+     .help =
+         "after a failure, start all ranks again from the newest checkpoint; with elastic: ranks "
+         "that are replaced before the others go on without; -1 = 0, with elastic 10"},
+    {.name = "elastic",
+     .kind = HL_OPT_BOOL,
+     AT(elastic),
+     .initial = "false",
+     .section = "launch",
+     .help =
+         "replace a rank that is lost, and go on from the last step ('halley help ranks'); wire "
+         "pool, one machine"},
     {.name = "nnodes",
      .kind = HL_OPT_I64,
      AT(nnodes),

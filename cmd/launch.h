@@ -13,7 +13,7 @@ struct launch_options {
     /* several machines */
     int64_t nnodes, node_rank, ranks_before, ranks_in_all;
     char *rdzv_endpoint, *hosts;
-    bool standalone, secret_on_stdin;
+    bool standalone, secret_on_stdin, elastic;
 };
 /* What ranks can run. */
 struct launch_command {

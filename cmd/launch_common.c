@@ -118,8 +118,8 @@ enum hl_status launch_attempts(struct launch *l, launch_attempt attempt, void *c
                                int *exit_out, struct hl_diag *diag) {
     struct hl_supervise_end end = {.root = -1};
     enum hl_status status = attempt(context, false, &end, diag);
-    for (int64_t left = l->options.max_restarts; status == HL_OK && left > 0 && worth_another(&end);
-         left--) {
+    for (int64_t left = l->options.elastic ? 0 : l->options.max_restarts;
+         status == HL_OK && left > 0 && worth_another(&end); left--) {
         hl_log(&l->log, HL_LOG_WARN,
                "all ranks are started again from the newest checkpoint (--max_restarts: %lld left)",
                (long long)left - 1);

@@ -16,20 +16,27 @@ struct local {
     struct hl_children *children;
     struct hl_board board;
     struct hl_pool *pool; /* NULL: another wire */
+    char snapshot[HL_PATH_CAPACITY];
+    char **words; /* of a rank's command line */
+    /* live recovery */
+    uint64_t generation;
+    int64_t restarts_left;
+    int ranks[HL_MAX_RANKS]; /* of each child: its rank, or the last it was */
+    bool lost[HL_MAX_RANKS]; /* it was not replaced */
 };
 
 /* ---- what ranks say ---- */
 
 static void name_rank(void *context, int child, char *out, size_t capacity) {
     const struct local *x = context;
-    (void)snprintf(out, capacity, "rank %d", x->l->first_rank + child);
+    (void)snprintf(out, capacity, "rank %d", x->ranks[child]);
 }
 
 static void pass_line(void *context, int child, int stream, const char *text, size_t n) {
     struct local *x = context;
     struct hl_buf line = {.mem = x->l->mem};
     char name[32];
-    hl_buf_printf(&line, "[rank %d] ", x->l->first_rank + child);
+    hl_buf_printf(&line, "[rank %d] ", x->ranks[child]);
     size_t prefix = line.n;
     hl_buf_add(&line, text, n);
     hl_buf_puts(&line, "\n");
@@ -43,7 +50,7 @@ static void pass_line(void *context, int child, int stream, const char *text, si
 
 static void bury(void *context, int child) {
     struct local *x = context;
-    if (x->pool) hl_pool_wire_bury(x->pool, x->l->first_rank + child);
+    if (x->pool) hl_pool_wire_bury(x->pool, x->ranks[child]);
 }
 
 /* ---- start ---- */
@@ -62,34 +69,118 @@ static void set_place(struct local *x, int child, struct launch_variables *v) {
     launch_set(v, *l->interface ? "HALLEY_INTERFACE=%s" : "HALLEY_INTERFACE", l->interface);
     hl_board_variable(&x->board, child, board, sizeof board);
     launch_set(v, "%s", board);
+    if (l->options.elastic) launch_set(v, "HALLEY_SNAPSHOT=%s", x->snapshot);
     launch_set_waiting(v);
 }
 
-static enum hl_status start_rank(struct local *x, int child, char **words, struct hl_diag *diag) {
+/* again: in the place of a process that ended. */
+static enum hl_status start_rank(struct local *x, int child, bool again, struct hl_diag *diag) {
     struct launch_variables v = {.n = 0};
     int number;
     set_place(x, child, &v);
     const struct hl_child_setup setup = {.program = x->l->program,
-                                         .args = words,
+                                         .args = x->words,
                                          .environment = v.list,
                                          .keep_fd = x->board.memory.fd};
-    enum hl_status status = hl_children_start(x->children, &setup, &number, diag);
+    enum hl_status status = again ? hl_children_start_again(x->children, child, &setup, diag)
+                                  : hl_children_start(x->children, &setup, &number, diag);
     if (status == HL_OK)
-        hl_log(&x->l->log, HL_LOG_INFO, "rank %d pid %lld", x->l->first_rank + child,
-               (long long)hl_children_pid(x->children, number));
+        hl_log(&x->l->log, HL_LOG_INFO, "rank %d pid %lld", x->ranks[child],
+               (long long)hl_children_pid(x->children, child));
     return status;
+}
+
+/* Which rank each child is, to those who ask. */
+static void publish(struct local *x, int n_ranks, uint64_t generation) {
+    for (int i = 0; i < x->l->options.n; i++) {
+        const struct hl_board_view view = {generation, x->ranks[i], n_ranks};
+        if (!x->lost[i]) hl_board_publish(&x->board, i, &view);
+    }
 }
 
 static enum hl_status start_ranks(struct local *x, bool resume, struct hl_diag *diag) {
     static char name[] = "halley";
     char *front[] = {name};
-    char **words = launch_words(x->l, front, 1, resume);
-    if (!words) return hl_fail_memory(diag, (unsigned)x->l->n_args * sizeof *words, "the words");
+    x->words = launch_words(x->l, front, 1, resume);
+    if (!x->words)
+        return hl_fail_memory(diag, (unsigned)x->l->n_args * sizeof *x->words, "the words");
     enum hl_status status = HL_OK;
+    publish(x, x->l->n_ranks, x->generation);
     for (int i = 0; i < x->l->options.n && status == HL_OK; i++)
-        status = start_rank(x, i, words, diag);
-    hl_free(x->l->mem, words);
+        status = start_rank(x, i, false, diag);
     return status;
+}
+
+/* ---- live recovery ---- */
+
+/* A process for each that is gone, while that is allowed and the system has some. */
+static void replace(struct local *x, enum hl_fate *fate) {
+    for (int i = 0; i < x->l->options.n; i++) {
+        struct hl_diag diag = {0};
+        if (fate[i] != HL_FATE_GONE || x->lost[i]) continue;
+        x->lost[i] = x->restarts_left == 0;
+        if (x->lost[i]) continue;
+        hl_board_forget(&x->board, i);
+        x->restarts_left--;
+        if (start_rank(x, i, true, &diag) == HL_OK) fate[i] = HL_FATE_STARTED;
+        else {
+            hl_log(&x->l->log, HL_LOG_WARN, "rank %d is not replaced: %s", x->ranks[i], diag.text);
+            x->lost[i] = true;
+        }
+    }
+}
+
+/* Ranks that lost each other though all live: that counts too, or it might go on for ever. */
+static enum hl_status try_the_same(struct local *x, const enum hl_fate *fate,
+                                   struct hl_diag *diag) {
+    for (int i = 0; i < x->l->options.n; i++)
+        if (fate[i] == HL_FATE_GONE && !x->lost[i]) return HL_OK;
+    if (x->restarts_left-- > 0) return HL_OK;
+    return hl_fail(diag, HL_E_PEER, "ranks lost each other though all live");
+}
+
+/* Those that are left, in their order. */
+static int count_off(struct local *x) {
+    int n = 0, least = -1;
+    for (;;) {
+        int next = -1;
+        for (int i = 0; i < x->l->options.n; i++)
+            if (!x->lost[i] && x->ranks[i] > least && (next < 0 || x->ranks[i] < x->ranks[next]))
+                next = i;
+        if (next < 0) return n;
+        least = x->ranks[next];
+        x->ranks[next] = n++;
+    }
+}
+
+static enum hl_status heal(void *context, enum hl_fate *fate, const char *why,
+                           struct hl_diag *diag) {
+    struct local *x = context;
+    enum hl_status status = try_the_same(x, fate, diag);
+    if (status != HL_OK) return status;
+    replace(x, fate);
+    int n = count_off(x);
+    if (n == 0) return hl_fail(diag, HL_E_PEER, "none is left");
+    status = hl_pool_wire_again(x->pool, n, diag);
+    if (status != HL_OK) return status;
+    hl_log(&x->l->log, HL_LOG_WARN,
+           "%s; %d ranks go on from the last committed step (--max_restarts: %lld left)",
+           *why ? why : "ranks lost each other", n, (long long)x->restarts_left);
+    publish(x, n, ++x->generation);
+    return HL_OK;
+}
+
+static void dismiss(void *context, bool done) {
+    struct local *x = context;
+    publish(x, 0, done ? HL_BOARD_DONE : HL_BOARD_OVER);
+}
+
+static enum hl_status prepare_elastic(struct local *x, struct hl_diag *diag) {
+    x->restarts_left = x->l->options.max_restarts < 0 ? 10 : x->l->options.max_restarts;
+    if (!hl_path_join(x->snapshot, x->pool->folder, HL_POOL_SNAPSHOT))
+        return hl_fail(diag, HL_E_USER, "pool: the folder's name is too long");
+    (void)unlink(x->snapshot); /* of a launcher that was killed */
+    return HL_OK;
 }
 
 /* ---- where they meet ---- */
@@ -170,6 +261,8 @@ static enum hl_status watch(struct local *x, struct hl_supervise_end *end, struc
                                              .name = name_rank,
                                              .bury = bury,
                                              .phase_name = phase_name,
+                                             .heal = x->l->options.elastic ? heal : NULL,
+                                             .dismiss = dismiss,
                                              .context = x};
     if (x->l->options.secret_on_stdin) hl_children_listen(x->children, STDIN_FILENO);
     enum hl_status status = hl_supervise(&setup, end, diag);
@@ -186,15 +279,20 @@ static enum hl_status attempt(void *context, bool resume, struct hl_supervise_en
     int n = (int)x->l->options.n;
     enum hl_status status = hl_children_new(x->l->mem, n, &x->children, diag);
     if (status == HL_OK) status = hl_board_new(n, &x->board, diag);
+    x->generation = 1;
+    for (int i = 0; i < n; i++) x->ranks[i] = x->l->first_rank + i;
     if (status == HL_OK) status = meet(x, diag);
+    if (status == HL_OK && x->l->options.elastic) status = prepare_elastic(x, diag);
     if (status == HL_OK) status = start_ranks(x, resume, diag);
     if (status == HL_OK) status = watch(x, end, diag);
     hl_children_free(x->children);
     hl_board_close(&x->board);
     tidy(x);
     if (x->pool) hl_pool_close(x->pool);
+    hl_free(x->l->mem, x->words);
     x->children = NULL;
     x->pool = NULL;
+    x->words = NULL;
     return status;
 }
 

@@ -24,22 +24,34 @@ static bool find_phase(const char *word, enum hl_phase *out) {
     return false;
 }
 
-enum hl_status rank_fault_read(struct rank_fault *out, struct hl_diag *diag) {
-    const char *text = getenv("HALLEY_FAULT");
+static bool read_one(const char *text, struct one_fault *out) {
     char kind[16], phase[16];
     long long step;
-    *out = (struct rank_fault){.kind = NONE};
-    if (!text || !*text) return HL_OK;
-    if (sscanf(text, "%15[a-z]:%d:%15[a-z]:%lld", kind, &out->rank, phase, &step) != 4 ||
-        !find_phase(phase, &out->phase) || !find_kind(kind, &out->kind))
-        return hl_fail(diag, HL_E_USER, "HALLEY_FAULT=%s is not KIND:RANK:PHASE:STEP", text);
+    unsigned long long generation = 1;
+    if (sscanf(text, "%15[a-z]:%d:%15[a-z]:%lld:%llu", kind, &out->rank, phase, &step,
+               &generation) < 4)
+        return false;
     out->step = step;
+    out->generation = generation;
+    return find_phase(phase, &out->phase) && find_kind(kind, &out->kind);
+}
+
+enum hl_status rank_fault_read(struct rank_fault *out, struct hl_diag *diag) {
+    const char *text = getenv("HALLEY_FAULT");
+    *out = (struct rank_fault){.n = 0};
+    for (const char *at = text; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        if (out->n < RANK_FAULTS && read_one(at, &out->list[out->n])) out->n++;
+        else
+            return hl_fail(diag, HL_E_USER,
+                           "HALLEY_FAULT=%s is not KIND:RANK:PHASE:STEP[:GENERATION], or %d of "
+                           "them with commas between",
+                           text, RANK_FAULTS);
+    }
     return HL_OK;
 }
 
-void rank_fault_at(const struct rank_fault *f, int rank, enum hl_phase phase, int64_t step) {
-    if (f->kind == NONE || f->rank != rank || f->phase != phase || step < f->step) return;
-    switch ((enum kind)f->kind) {
+static void fail_as(enum kind kind) {
+    switch (kind) {
     case KILL: hl_signal_kill_self(); break;
     case STOP: hl_signal_raise(HL_SIGNAL_STOP); break;
     case SEGV: hl_signal_raise(HL_SIGNAL_SEGV); break;
@@ -48,5 +60,14 @@ void rank_fault_at(const struct rank_fault *f, int rank, enum hl_phase phase, in
         for (;;) hl_sleep_ns(1000000000);
     case NONE:
     case N_KINDS: break;
+    }
+}
+
+void rank_fault_at(const struct rank_fault *fault, uint64_t generation, int rank,
+                   enum hl_phase phase, int64_t step) {
+    for (int i = 0; i < fault->n; i++) {
+        const struct one_fault *f = &fault->list[i];
+        if (f->generation == generation && f->rank == rank && f->phase == phase && step >= f->step)
+            fail_as((enum kind)f->kind);
     }
 }

@@ -2,9 +2,13 @@
 #include "ranks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "os/clock.h"
 #include "os/cpu.h"
+#include "os/futex.h"
+#include "os/signal.h"
 #include "train/agree.h"
 #include "wires/wrappers.h"
 
@@ -15,7 +19,7 @@ static const int64_t MOST_BYTES = 256 << 20; /* of slots, where all ranks' lie i
 
 enum hl_status ranks_place(struct hl_mem *mem, const struct hl_cluster_place *given,
                            struct ranks *out, struct hl_diag *diag) {
-    *out = (struct ranks){.mem = mem, .n_sharing = 1};
+    *out = (struct ranks){.mem = mem, .n_sharing = 0, .generation = 1};
     if (given) { /* threads cannot break one by one */
         out->place = *given;
         return HL_OK;
@@ -25,6 +29,7 @@ enum hl_status ranks_place(struct hl_mem *mem, const struct hl_cluster_place *gi
     if (status < 0) return status;
     status = hl_board_from_environment(out->place.rank, &out->board, &out->entry, diag);
     if (status == HL_OK) hl_board_tell(&out->board, out->entry, HL_PHASE_START, 0);
+    if (status == HL_OK) out->snapshot = getenv("HALLEY_SNAPSHOT");
     return status < 0 ? status : HL_OK;
 }
 
@@ -57,7 +62,7 @@ static enum hl_status settle(struct hl_cluster_place *p, const struct rank_optio
 void ranks_told(struct ranks *r, enum hl_phase phase, int64_t step) {
     r->step = step;
     if (r->board.n) hl_board_tell(&r->board, r->entry, (int)phase, step);
-    rank_fault_at(&r->fault, r->place.rank, phase, step);
+    rank_fault_at(&r->fault, r->generation, r->place.rank, phase, step);
 }
 
 static void told(void *context, enum hl_phase phase, int64_t step) {
@@ -82,20 +87,21 @@ static enum hl_status open_wire(struct ranks *r, const char *wrappers, struct hl
                                   .interface = *p->interface ? p->interface : NULL,
                                   .shared = p->shared,
                                   .timeout_ns = p->timeout_ns};
-    ranks_shape(p->n_ranks, &place);
+    if (!r->snapshot) ranks_shape(p->n_ranks, &place); /* else as the first generation's */
     status = plugin->open(r->mem, &place, &r->wire, diag);
     const struct hl_wrap_world world = {.process = !p->shared};
     return status == HL_OK ? hl_wire_wrap(r->mem, wrappers, &world, &r->wire, diag) : status;
 }
 
-/* Ranks that may run on the same processors share them. */
+/* Ranks that may run on the same processors share them. When ranks are lost, those that are left
+ * keep their share: sums may depend on the number of threads. */
 static enum hl_status count_sharing(struct ranks *r, struct hl_diag *diag) {
     double all[HL_MAX_RANKS] = {0};
     int rank = hl_group_rank(r->group), n = hl_group_n_ranks(r->group);
     all[rank] = (double)(hl_cpu_identity() >> 12); /* exact in a double */
     enum hl_status status = hl_group_share(r->group, all, 1, diag);
-    r->n_sharing = 0;
-    for (int i = 0; i < n; i++) r->n_sharing += all[i] == all[rank];
+    bool first = !r->n_sharing && status == HL_OK;
+    for (int i = 0; i < n && first; i++) r->n_sharing += all[i] == all[rank];
     return status;
 }
 
@@ -107,10 +113,72 @@ enum hl_status ranks_open_wire(struct ranks *r, const struct rank_options *optio
     return status == HL_OK ? open_wire(r, options->wire_wrappers, diag) : status;
 }
 
+/* ---- generations ---- */
+
+/* The first that does not wait with us. */
+static void name_missing(const struct ranks *r, char *out, size_t capacity) {
+    (void)snprintf(out, capacity, "the launcher");
+    for (int i = 0; i < r->board.n; i++) {
+        struct hl_board_entry e;
+        struct hl_board_view v;
+        hl_board_read(&r->board, i, &e);
+        hl_board_look(&r->board, i, &v);
+        if (e.awaits >= r->generation || !v.n_ranks) continue;
+        (void)snprintf(out, capacity, "rank %d, last seen in the phase %s of step %lld", v.rank,
+                       hl_phase_name((enum hl_phase)(e.phase < 0 ? 0 : e.phase)),
+                       (long long)e.step);
+        return;
+    }
+}
+
+/* The launcher says which rank of how many this is now. */
+static enum hl_status await_view(struct ranks *r, struct hl_diag *diag) {
+    enum { LOOK_NS = 2000000 };
+    struct hl_board_view view;
+    char missing[120];
+    int64_t end = hl_clock_ns() + r->place.timeout_ns;
+    for (;; hl_sleep_ns(LOOK_NS)) {
+        hl_board_look(&r->board, r->entry, &view);
+        if (view.generation >= r->generation) break;
+        if (hl_signal_pending())
+            return hl_fail(diag, HL_E_PEER, "asked to stop while ranks were missing");
+        if (hl_clock_ns() < end) continue;
+        name_missing(r, missing, sizeof missing);
+        return hl_fail(diag, HL_E_TIMEOUT, "waited %lld s to be one of the ranks again for %s",
+                       (long long)(r->place.timeout_ns / 1000000000), missing);
+    }
+    if (view.generation == HL_BOARD_DONE) return HL_END;
+    if (view.generation == HL_BOARD_OVER)
+        return hl_fail(diag, HL_E_PEER, "the run ends because of another rank");
+    r->generation = view.generation;
+    r->place.rank = view.rank;
+    r->place.n_ranks = view.n_ranks;
+    return HL_OK;
+}
+
+static void leave_group(struct ranks *r) {
+    hl_group_free(r->group);
+    if (r->wire) r->wire->ops->close(r->wire);
+    r->group = NULL;
+    r->wire = NULL;
+}
+
+bool ranks_come_back(struct ranks *r, enum hl_status status, const struct hl_diag *diag) {
+    if (!r->snapshot || (status != HL_E_PEER && status != HL_E_TIMEOUT)) return false;
+    struct hl_board_view view;
+    hl_board_look(&r->board, r->entry, &view);
+    if (view.generation >= HL_BOARD_OVER || view.generation < r->generation) return false;
+    fprintf(stderr, "%s\n", diag->text);
+    leave_group(r);
+    hl_board_await(&r->board, r->entry, ++r->generation);
+    return true;
+}
+
 enum hl_status ranks_open(struct ranks *r, const struct rank_options *options,
                           struct hl_diag *diag) {
     const struct hl_kernels *kernels;
-    enum hl_status status = settle(&r->place, options, diag);
+    enum hl_status status = r->snapshot ? await_view(r, diag) : HL_OK;
+    if (status == HL_OK) status = settle(&r->place, options, diag);
     if (status == HL_OK) status = hl_wire_wrap_check(options->wire_wrappers, diag);
     if (status == HL_OK) status = hl_kernels_get(HL_F32, &kernels, diag);
     if (status == HL_OK && r->place.n_ranks > 1)
@@ -131,8 +199,7 @@ void ranks_close(struct ranks *r, enum hl_status status, int end, const struct h
     else if (status < 0 && r->wire) r->wire->ops->give_up(r->wire, why);
     else if (r->group) hl_group_tell(r->group, HL_PHASE_SHUTDOWN, r->step);
     else if (r->wire) ranks_told(r, HL_PHASE_SHUTDOWN, r->step);
-    hl_group_free(r->group);
-    if (r->wire) r->wire->ops->close(r->wire);
+    leave_group(r);
     hl_board_close(&r->board);
 }
 

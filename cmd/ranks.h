@@ -20,12 +20,16 @@ struct ranks {
     int n_sharing; /* ranks that share this one's processors */
     int64_t step;  /* as told last */
     struct rank_fault fault;
+    const char *snapshot; /* live recovery: where the state lies that outlives ranks; NULL: none */
+    uint64_t generation;  /* of ranks, from 1 */
 };
 
 /* Who am I? given: by the launcher of threads; NULL: the environment says. */
 enum hl_status ranks_place(struct hl_mem *mem, const struct hl_cluster_place *given,
                            struct ranks *out, struct hl_diag *diag) HL_MUST_CHECK;
-/* Open the wire and meet the others. One rank: a group of one. */
+/* Open the wire and meet the others. One rank: a group of one. With live recovery the launcher says
+ * first which rank this is.
+ * returns HL_END: all work was done without this rank */
 enum hl_status ranks_open(struct ranks *ranks, const struct rank_options *options,
                           struct hl_diag *diag) HL_MUST_CHECK;
 /* The first half of it, for those who speak over ranks->wire themselves: no group. Two ranks or
@@ -34,6 +38,9 @@ enum hl_status ranks_open_wire(struct ranks *ranks, const struct rank_options *o
                                struct hl_diag *diag) HL_MUST_CHECK;
 /* The launcher's board gets it; the place where HALLEY_FAULT breaks a rank. */
 void ranks_told(struct ranks *ranks, enum hl_phase phase, int64_t step);
+/* It failed with this status. With live recovery, and because of another rank: leave the group, and
+ * true: open it again. */
+bool ranks_come_back(struct ranks *ranks, enum hl_status status, const struct hl_diag *diag);
 /* Everybody is told how this rank ended: with status below 0, or well, with the exit status `end`.
  */
 void ranks_close(struct ranks *ranks, enum hl_status status, int end, const struct hl_diag *diag);

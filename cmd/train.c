@@ -75,7 +75,7 @@ static enum hl_status check_folder(const struct job *job, struct hl_diag *diag) 
     bool used = o->resume || hl_is_inside(o->resume_from_checkpoint, o->output_dir) ||
                 o->overwrite_output_dir;
     struct hl_lock lock = {.file = -1}; /* only to tell now; the run itself takes it again */
-    if (job->ranks.place.rank) return HL_OK;
+    if (job->ranks.place.rank || job->ranks.generation > 1) return HL_OK;
     enum hl_status status = hl_run_folder_lock(hl_fs_os(), o->output_dir, &lock, diag);
     hl_lock_release(&lock);
     return status == HL_OK ? hl_run_folder_check(hl_fs_os(), o->output_dir, used, diag) : status;
@@ -86,6 +86,21 @@ static void watch_signals(const struct job *job) {
     bool thread = job->ranks.place.shared && job->ranks.place.rank;
     if (!thread) hl_signal_watch();
     hl_signal_ignore_pipe(); /* a reader of our progress may go; training goes on */
+}
+
+/* What a later generation of ranks finds as it was. */
+static enum hl_status open_once(struct job *job, const struct hl_trainer_setup *setup,
+                                struct hl_diag *diag) {
+    if (job->dataset) return HL_OK;
+    enum hl_status status = open_tokenizer(job, diag);
+    if (status == HL_OK) status = resolve_model(job, diag);
+    if (status == HL_OK)
+        status = hl_trainer_check(job->mem, setup,
+                                  diag); /* reading data may take long: mistakes first */
+    if (status == HL_OK)
+        status = hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, setup->log,
+                                 &job->dataset, diag);
+    return status;
 }
 
 static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_end *end,
@@ -100,14 +115,7 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
                                      .n_local_ranks = job->ranks.n_sharing};
     enum hl_status status = ranks_agree_on_config(&job->ranks, job->yaml.data, diag);
     if (status == HL_OK) status = check_folder(job, diag);
-    if (status == HL_OK) status = open_tokenizer(job, diag);
-    if (status == HL_OK) status = resolve_model(job, diag);
-    if (status == HL_OK)
-        status = hl_trainer_check(job->mem, &setup,
-                                  diag); /* reading data may take long: mistakes first */
-    if (status == HL_OK)
-        status = hl_dataset_open(job->mem, &job->options.data, job->tokenizer, 1, log,
-                                 &job->dataset, diag);
+    if (status == HL_OK) status = open_once(job, &setup, diag);
     if (status == HL_OK)
         status = ranks_agree_on_data(&job->ranks, &job->model, job->tokenizer, job->dataset, diag);
     if (status != HL_OK) return status;
@@ -122,6 +130,8 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
         .progress_fd = job->ranks.place.rank ? -1 : 2,
         .signalled = hl_signal_pending,
         .started_seconds = job->started_seconds,
+        .snapshot = job->ranks.snapshot,
+        .generation = job->ranks.generation,
     };
     return hl_train_run(job->mem, &run, end, diag);
 }
@@ -168,14 +178,14 @@ int train_as_rank(const struct hl_cluster_place *place, int n_args, char **args)
     bool print_only = false;
     enum hl_status status = prepare(&job, place, n_args, args, &print_only, &diag);
     if (status == HL_OK && print_only) (void)fputs(job.yaml.data, stdout);
-    else if (status == HL_OK) {
-        log = ranks_log(&job.ranks);
-        status = ranks_open(&job.ranks, &job.options.ranks, &diag);
-        if (status == HL_OK) status = run_job(&job, &log, &end, &diag);
-    }
+    else if (status == HL_OK) do {
+            status = ranks_open(&job.ranks, &job.options.ranks, &diag);
+            log = ranks_log(&job.ranks);
+            if (status == HL_OK) status = run_job(&job, &log, &end, &diag);
+        } while (ranks_come_back(&job.ranks, status, &diag));
     ranks_close(&job.ranks, status, exit_status(end), &diag);
     free_job(&job);
-    if (status != HL_OK) return ranks_fail(&job.ranks, "train", status, &diag);
+    if (status < 0) return ranks_fail(&job.ranks, "train", status, &diag);
     return exit_status(end);
 }
 

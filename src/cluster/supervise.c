@@ -2,7 +2,10 @@
  *
  * The root cause is, in this order: the first that failed by itself; one that stood still (SIGSTOP)
  * until its time was over; one that did not end when it should; the first that said a peer failed.
- */
+ *
+ * With live recovery a rank that died without a word is replaced: those that are left come back and
+ * wait on the board. One that gave a reason for its end would find it again, so that ends the run;
+ * so do signals. When one has ended well, all have done their work. */
 #include "cluster/supervise.h"
 
 #include <stdio.h>
@@ -18,6 +21,8 @@ static const int64_t GRACE_NS = 2000000000; /* for ranks whose own deadline is t
 /* After a failure: until those that are left are asked to end, and then until they are killed. Who
  * exchanges something has noticed long before; not so who waits for the first to come. */
 static const int64_t ASK_NS = 5000000000, KILL_NS = 5000000000;
+/* With live recovery: how often the board is looked at then, and how long a rank may compute on. */
+static const int64_t HEAL_LOOK_NS = 2000000, COME_BACK_NS = 30000000000;
 
 enum blame { NOBODY, PEER, LATE, STILL, ITSELF };
 
@@ -32,11 +37,15 @@ struct watched {
 struct supervisor {
     const struct hl_supervise_setup *s;
     struct watched *children;
+    enum hl_fate *fate; /* [n] */
     int n_left;
     int64_t failed_ns; /* when the first failure was seen; 0: none */
     int64_t ending_ns; /* when the first one ended, or was asked to */
     int signal;        /* the first that came */
-    bool input_ended;  /* it was the end of the input: whoever is gone may have sent SIGTERM too */
+    bool hopeless;     /* no generation of ranks will follow */
+    bool dismissed, done;
+    uint64_t generation;
+    bool input_ended; /* it was the end of the input: whoever is gone may have sent SIGTERM too */
     enum blame blame;
     struct hl_supervise_end end;
 };
@@ -143,6 +152,12 @@ static bool as_asked(const struct supervisor *v, int status) {
     return false;
 }
 
+static bool gave_reason(const struct supervisor *v, int child) {
+    struct hl_board_entry entry = {.status = 0};
+    if (v->s->board) hl_board_read(v->s->board, child, &entry);
+    return entry.status;
+}
+
 static void take_end(struct supervisor *v, const struct hl_child_event *e, int64_t now) {
     struct watched *w = &v->children[e->child];
     char what[120];
@@ -151,16 +166,84 @@ static void take_end(struct supervisor *v, const struct hl_child_event *e, int64
     w->status = e->status;
     v->n_left--;
     if (!v->ending_ns) v->ending_ns = now;
+    v->done |= e->status == 0;
     if (e->status == 0) return;
     if (as_asked(v, e->status)) {
         if (v->blame == NOBODY && !v->end.status) v->end.status = exit_status(e->status);
         return;
     }
     how(w, what, sizeof what);
+    if (!w->killed && !w->asked && e->status > 0 && e->status != HL_EXIT_PEER &&
+        gave_reason(v, e->child))
+        v->hopeless = true;
     if (!w->killed && !w->asked)
         blame(v, e->child, e->status == HL_EXIT_PEER ? PEER : ITSELF, what, exit_status(e->status));
     fail(v, now);
     bury(v, e->child);
+}
+
+/* ---- live recovery ---- */
+
+static bool may_heal(const struct supervisor *v) {
+    return v->s->heal && !v->hopeless && !v->signal && !v->done;
+}
+
+static bool waits(const struct supervisor *v, int child) {
+    struct hl_board_entry entry;
+    const struct watched *w = &v->children[child];
+    if (w->ended || w->killed) return false;
+    hl_board_read(v->s->board, child, &entry);
+    return entry.awaits > v->generation;
+}
+
+static void start_over(struct supervisor *v, int64_t now) {
+    v->generation++;
+    v->failed_ns = v->ending_ns = 0;
+    v->blame = NOBODY;
+    v->end = (struct hl_supervise_end){.root = -1};
+    for (int i = 0; i < v->s->n; i++) {
+        struct watched *w = &v->children[i];
+        w->active_ns = now;
+        if (v->fate[i] != HL_FATE_STARTED) continue;
+        w->ended = w->killed = w->asked = false;
+        w->stopped_ns = 0;
+        v->n_left++;
+    }
+}
+
+/* Everybody has ended or waits. */
+static void heal(struct supervisor *v, int64_t now) {
+    enum hl_fate *fate = v->fate;
+    struct hl_diag diag = {0};
+    for (int i = 0; i < v->s->n; i++) {
+        fate[i] = v->children[i].ended ? HL_FATE_GONE : HL_FATE_WAITS;
+        if (fate[i] == HL_FATE_WAITS && !waits(v, i)) return;
+    }
+    if (v->s->heal(v->s->context, fate, v->end.why, &diag) == HL_OK) {
+        start_over(v, now);
+        return;
+    }
+    hl_log(v->s->log, HL_LOG_WARN, "no other ranks follow: %s", diag.text);
+    v->hopeless = true;
+}
+
+/* One that has ended well had waited until all were through. */
+static void finish(struct supervisor *v) {
+    if (*v->end.why) hl_log(v->s->log, HL_LOG_WARN, "%s, when all was done", v->end.why);
+    v->end = (struct hl_supervise_end){.root = -1};
+    v->blame = ITSELF; /* nothing that follows is a reason */
+}
+
+static void recover(struct supervisor *v, int64_t now) {
+    for (int i = 0; i < v->s->n && !v->failed_ns && may_heal(v); i++)
+        if (waits(v, i)) fail(v, now);
+    if (!v->failed_ns) return;
+    if (may_heal(v)) heal(v, now);
+    if (may_heal(v) || v->dismissed) return;
+    v->dismissed = true;
+    bool done = v->done && !v->hopeless && !v->signal;
+    v->s->dismiss(v->s->context, done);
+    if (done) finish(v);
 }
 
 /* ---- time ---- */
@@ -198,6 +281,13 @@ static void hurry(struct supervisor *v, int child, int64_t now) {
     else if (late > ask + KILL_NS) kill_child(v, child, LATE, "did not end in time");
 }
 
+/* Others wait for it, to be ranks again. */
+static void expect_back(struct supervisor *v, int child, int64_t now) {
+    int64_t most = v->s->timeout_ns / 2 < COME_BACK_NS ? v->s->timeout_ns / 2 : COME_BACK_NS;
+    if (now - v->failed_ns > most && !is_saving(v, child, now))
+        kill_child(v, child, LATE, "did not come back in time");
+}
+
 static void look_at_child(struct supervisor *v, int child, int64_t now) {
     struct watched *w = &v->children[child];
     int64_t timeout = v->s->timeout_ns;
@@ -206,6 +296,8 @@ static void look_at_child(struct supervisor *v, int child, int64_t now) {
     if (w->stopped_ns && (v->failed_ns || now - w->stopped_ns > timeout)) {
         fail(v, now);
         kill_child(v, child, STILL, "was stopped (SIGSTOP)");
+    } else if (v->failed_ns && may_heal(v)) {
+        if (!waits(v, child)) expect_back(v, child, now);
     } else if (v->failed_ns) hurry(v, child, now);
     else if (v->ending_ns && now - v->ending_ns > timeout && now - w->active_ns > timeout) {
         fail(v, now);
@@ -287,18 +379,25 @@ static void take(struct supervisor *v, const struct hl_child_event *e, int64_t n
 
 enum hl_status hl_supervise(const struct hl_supervise_setup *setup, struct hl_supervise_end *out,
                             struct hl_diag *diag) {
-    struct supervisor v = {.s = setup, .n_left = setup->n, .end = {.root = -1}};
+    struct supervisor v = {.s = setup, .n_left = setup->n, .generation = 1, .end = {.root = -1}};
     v.children = hl_alloc(setup->mem, (size_t)setup->n, sizeof *v.children);
-    if (!v.children) return hl_fail_memory(diag, sizeof *v.children, "the supervisor");
+    v.fate = hl_alloc(setup->mem, (size_t)setup->n, sizeof *v.fate);
+    if (!v.children || !v.fate) {
+        hl_free(setup->mem, v.children);
+        hl_free(setup->mem, v.fate);
+        return hl_fail_memory(diag, sizeof *v.children, "the supervisor");
+    }
     int64_t now = hl_clock_ns(), looked = now;
     for (int i = 0; i < setup->n; i++)
         v.children[i] =
             (struct watched){.active_ns = now, .part = {{.mem = setup->mem}, {.mem = setup->mem}}};
     while (v.n_left) {
         struct hl_child_event event;
-        hl_children_next(setup->children, LOOK_NS, &event);
+        hl_children_next(setup->children, v.failed_ns && may_heal(&v) ? HEAL_LOOK_NS : LOOK_NS,
+                         &event);
         now = hl_clock_ns();
         take(&v, &event, now);
+        if (setup->heal) recover(&v, now);
         if (now - looked < LOOK_NS) continue;
         looked = now;
         for (int i = 0; i < setup->n; i++) look_at_child(&v, i, now);
@@ -306,6 +405,7 @@ enum hl_status hl_supervise(const struct hl_supervise_setup *setup, struct hl_su
     for (int i = 0; i < setup->n; i++)
         for (int s = 0; s < STREAMS; s++) hl_buf_free(&v.children[i].part[s]);
     hl_free(setup->mem, v.children);
+    hl_free(setup->mem, v.fate);
     *out = v.end;
     return HL_OK;
 }

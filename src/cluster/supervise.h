@@ -16,6 +16,13 @@ const char *hl_stop_word(int number);
 /* Exit status of a rank that ended because another one failed or could not be reached. */
 enum { HL_EXIT_PEER = 4 };
 
+/* Live recovery: what became of a child when one was lost. */
+enum hl_fate {
+    HL_FATE_WAITS,   /* it lives, and waits for the next generation of ranks (board.h) */
+    HL_FATE_GONE,    /* it ended */
+    HL_FATE_STARTED, /* set by heal: another process took its place */
+};
+
 struct hl_supervise_setup {
     struct hl_mem *mem;
     struct hl_children *children; /* started: 0 ... n - 1 */
@@ -33,6 +40,14 @@ struct hl_supervise_setup {
     /* Ask a child to stop as after this signal; NULL: it gets the signal. */
     void (*ask)(void *context, int child, int number);
     const char *(*phase_name)(int phase);
+    /* Live recovery; NULL: a failure ends all. A child died without a word of its own, and all
+     * others wait by now (what did not come in time was killed): begin the next generation.
+     * fate [n]; why: the first failure, a line.
+     * errors: there will be none, and why */
+    enum hl_status (*heal)(void *context, enum hl_fate *fate, const char *why,
+                           struct hl_diag *diag);
+    /* With heal: nothing follows; children that wait shall end. done: because all work is done. */
+    void (*dismiss)(void *context, bool done);
     void *context;
 };
 

@@ -1,0 +1,126 @@
+#!/bin/bash
+# Live recovery (--elastic): ranks that are killed, stopped or hang are replaced and training goes on with the same bits as if
+# nothing had happened; without a replacement fewer ranks go on, as if they had resumed. What cannot be healed ends at once.
+# Nothing is left behind.
+set -u
+halley=$1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+for i in $(seq 1 300); do echo "the cat number $((i * 37 % 101)) saw the dog number $((i * 53 % 89))"; done > story.txt
+small="--data story.txt --num_hidden_layers 1 --hidden_size 32 --num_attention_heads 2 --block_size 32 --per_device_train_batch_size 2
+    --threads 1 --max_steps 6 --eval_steps 3 --save_steps 4 --logging_steps 1"
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0 # a sanitizer would end with a status of its own
+
+# launch STATUS RANKS [--flag ...] [-- --flag of the run ...]; what it says in the file log
+launch() {
+    local status=$1 ranks=$2 own=() got; shift 2
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do own+=("$1"); shift; done
+    [ $# -gt 0 ] && shift
+    rm -rf run
+    timeout 60 "$halley" launch -n "$ranks" --timeout 4 --elastic "${own[@]}" train $small --output_dir run "$@" > log 2>&1; got=$?
+    [ $got = "$status" ] || fail "${HALLEY_FAULT:-} $*: status $got instead of $status: $(cat log)"
+    nothing_left "${HALLEY_FAULT:-} $*"
+}
+nothing_left() {
+    local pid pool
+    for pid in $(sed -n 's/^rank [0-9] pid \([0-9]*\)$/\1/p' log); do [ -e "/proc/$pid" ] && fail "$1: process $pid is left: $(cat log)"; done
+    for pool in /dev/shm/halley-*/snapshot; do # others run here too: theirs are locked
+        [ -e "$pool" ] && flock -n "${pool%/*}/lock" true && fail "$1: $pool is left: $(cat log)"
+    done
+}
+said() { grep -qE "$2" log || fail "$1: no '$2' in $(cat log)"; }
+# The weights, and what of the metrics does not depend on time, are those of the folder.
+same() { # WHAT FOLDER
+    cmp -s run/checkpoint-6/model.safetensors "$2/checkpoint-6/model.safetensors" || fail "$1: other weights: $(cat log)"
+    cmp -s run/checkpoint-6/state.safetensors "$2/checkpoint-6/state.safetensors" || fail "$1: other state: $(cat log)"
+    diff <(rows run) <(rows "$2") > difference || fail "$1: other metrics: $(cat difference) $(cat log)"
+}
+rows() { grep -o '"step": [0-9]*, "loss": [0-9.e-]*\|"eval_loss": [0-9.e-]*' "$1/metrics.jsonl"; }
+
+# unbroken
+launch 0 2; mv run two
+said unbroken '^\[rank 0\] elastic: two copies of the state in shared memory, [0-9.]+ [KM]iB; [0-9.]+ [KM]iB per rank and step written$'
+launch 0 3; mv run three
+
+# FAULT RANKS FOLDER FLAG ...
+while read -r fault ranks like flags; do
+    HALLEY_FAULT=$fault launch 0 "$ranks" -- $flags
+    same "$fault $flags" "$like"
+    said "$fault $flags" "going on from the last committed step, step [0-9]"
+done <<CASES
+kill:1:forward:3 2 two --strategy ddp
+kill:0:backward:5 2 two --strategy zero1
+kill:1:update:2 2 two --strategy zero2
+kill:0:update:4 2 two --strategy zero3
+kill:2:data:1 3 three --strategy zero3
+segv:0:evaluation:3 3 three --strategy zero2
+exit:1:forward:6 3 three --strategy ddp
+kill:0:save:4 3 three --strategy zero1
+kill:0:save:6 2 two --strategy zero1
+kill:1:save:6 3 three --strategy zero2
+kill:0:forward:2,kill:1:forward:3:2,kill:0:update:3:3 2 two --strategy zero1
+kill:1:update:4,kill:1:start:0:2 2 two --strategy zero3
+kill:0:update:4,kill:1:data:4:2 3 three --strategy zero3
+kill:0:forward:3,kill:1:forward:3,kill:2:forward:3 3 three --strategy zero1
+stop:1:backward:3 2 two --strategy zero1
+CASES
+
+# before anything was committed
+HALLEY_FAULT=kill:1:start:0 launch 0 2
+same "kill at the start" two
+# when all was done
+HALLEY_FAULT=kill:1:shutdown:6 launch 0 2
+same "kill at the end" two
+
+# fewer ranks go on, as if they had resumed
+resume() { # FROM RANKS STEP
+    local at=$PWD/$1/checkpoint-$3
+    "$halley" launch -n "$2" train $small --output_dir fewer --resume_from_checkpoint "$at" > log 2>&1 || fail "resume: $(cat log)"
+}
+HALLEY_FAULT=kill:1:forward:5 launch 0 3 --max_restarts 0 -- --strategy zero3
+said fewer '2 ranks go on from the last committed step'
+mv run less
+resume three 2 4; mv less run
+cmp run/checkpoint-6/model.safetensors fewer/checkpoint-6/model.safetensors || fail "fewer ranks: other weights: $(cat log)"
+rm -rf fewer
+HALLEY_FAULT=kill:0:forward:5 launch 0 2 --max_restarts 0 -- --strategy zero1
+mv run less
+resume two 1 4; mv less run
+cmp run/checkpoint-6/model.safetensors fewer/checkpoint-6/model.safetensors || fail "one rank: other weights: $(cat log)"
+
+# what does not heal
+HALLEY_FAULT=kill:0:forward:2 launch 137 1 --max_restarts 0
+said "none left" "no other ranks follow: none is left"
+launch 3 2 -- --learning_rate 1e6 --max_grad_norm 0 --optim sgd --max_steps 100
+said "not a number" "first failure: rank [01] .* ended with status 3"
+grep -q "go on from the last committed step" log && fail "a number that is none was tried again: $(cat log)"
+launch 2 2 --wire threads
+said threads "elastic: the state outlives a rank in the memory of the pool, and the wire is 'threads'"
+launch 2 2 --wire wan
+launch 2 2 --wire mpi
+
+# not enough memory for the state: before anything is trained
+if unshare -m true 2> /dev/null; then
+    unshare -m bash -c 'mount -t tmpfs -o size=12m none /dev/shm && exec "$@"' - "$halley" launch -n 2 --elastic train $small \
+        --hidden_size 256 --output_dir run2 > log 2>&1
+    [ $? = 1 ] || fail "full /dev/shm: $(cat log)"
+    said "full /dev/shm" "elastic keeps two copies of the state in memory: it needs [0-9.]+ MiB in /dev/shm, where .* are free: enlarge it"
+    [ -e run2/metrics.jsonl ] && fail "full /dev/shm: it began all the same"
+else
+    echo "SKIP: no private mounts here, so no full /dev/shm"
+fi
+
+# the launcher itself is killed: the next launch removes what it left
+"$halley" launch -n 2 --elastic train $small --max_steps 1000000 --output_dir killed > log 2>&1 & launcher=$!
+for i in $(seq 1 300); do [ -s killed/metrics.jsonl ] && break; sleep 0.1; done
+[ -s killed/metrics.jsonl ] || fail "to be killed: $(cat log)"
+kill -9 $launcher; wait $launcher 2> /dev/null
+for i in $(seq 1 300); do
+    left=0; for pid in $(sed -n 's/^rank [0-9] pid \([0-9]*\)$/\1/p' log); do [ -e "/proc/$pid" ] && left=1; done
+    [ $left = 0 ] && break; sleep 0.1
+done
+launch 0 2; same "after a killed launcher" two
+exit $failed
