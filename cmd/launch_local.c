@@ -51,6 +51,7 @@ static void pass_line(void *context, int child, int stream, const char *text, si
 static void bury(void *context, int child) {
     struct local *x = context;
     if (x->pool) hl_pool_wire_bury(x->pool, x->ranks[child]);
+    if (x->l->options.elastic) hl_board_break(&x->board, x->generation);
 }
 
 /* ---- start ---- */
@@ -93,7 +94,8 @@ static enum hl_status start_rank(struct local *x, int child, bool again, struct 
 /* Which rank each child is, to those who ask. */
 static void publish(struct local *x, int n_ranks, uint64_t generation) {
     for (int i = 0; i < x->l->options.n; i++) {
-        const struct hl_board_view view = {generation, x->ranks[i], n_ranks};
+        const struct hl_board_view view = {
+            .generation = generation, .rank = x->ranks[i], .n_ranks = n_ranks};
         if (!x->lost[i]) hl_board_publish(&x->board, i, &view);
     }
 }

@@ -156,6 +156,13 @@ static enum hl_status await_view(struct ranks *r, struct hl_diag *diag) {
     return HL_OK;
 }
 
+bool ranks_lost(void *context) {
+    const struct ranks *r = context;
+    struct hl_board_view view = {.broken = 0};
+    if (r->snapshot) hl_board_look(&r->board, r->entry, &view);
+    return view.broken >= r->generation;
+}
+
 static void leave_group(struct ranks *r) {
     hl_group_free(r->group);
     if (r->wire) r->wire->ops->close(r->wire);

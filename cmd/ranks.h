@@ -41,6 +41,8 @@ void ranks_told(struct ranks *ranks, enum hl_phase phase, int64_t step);
 /* It failed with this status. With live recovery, and because of another rank: leave the group, and
  * true: open it again. */
 bool ranks_come_back(struct ranks *ranks, enum hl_status status, const struct hl_diag *diag);
+/* For hl_trainer_setup.lost; context: the ranks. Without live recovery false. */
+bool ranks_lost(void *context);
 /* Everybody is told how this rank ended: with status below 0, or well, with the exit status `end`.
  */
 void ranks_close(struct ranks *ranks, enum hl_status status, int end, const struct hl_diag *diag);

@@ -112,7 +112,9 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
                                      .seed = job->options.data.seed,
                                      .log = log,
                                      .group = job->ranks.group,
-                                     .n_local_ranks = job->ranks.n_sharing};
+                                     .n_local_ranks = job->ranks.n_sharing,
+                                     .lost = ranks_lost,
+                                     .lost_context = &job->ranks};
     enum hl_status status = ranks_agree_on_config(&job->ranks, job->yaml.data, diag);
     if (status == HL_OK) status = check_folder(job, diag);
     if (status == HL_OK) status = open_once(job, &setup, diag);

@@ -90,6 +90,10 @@ struct hl_trainer_setup {
     int n_local_ranks;      /* those that share this machine's cores; 0: one */
     int n_ranks;            /* of a plan, which has no group yet; 0: the group's */
     bool empty;             /* weights stay zero: they are read from somewhere */
+    /* Asked between blocks: is a rank lost, so that the step cannot end? It ends with HL_E_PEER
+     * then, sooner than by waiting for that rank. NULL: never */
+    bool (*lost)(void *context);
+    void *lost_context;
 };
 
 struct hl_step_report {

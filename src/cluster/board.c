@@ -17,6 +17,7 @@ struct line {
     _Alignas(64) int64_t view_rank;
     int64_t view_n_ranks;
     uint64_t view_generation; /* written last */
+    uint64_t broken;
 };
 
 static struct line *line_of(const struct hl_board *b, int entry) {
@@ -99,6 +100,11 @@ void hl_board_publish(struct hl_board *board, int entry, const struct hl_board_v
     __atomic_store_n(&line->view_generation, view->generation, __ATOMIC_RELEASE);
 }
 
+void hl_board_break(struct hl_board *board, uint64_t generation) {
+    for (int i = 0; i < board->n; i++)
+        __atomic_store_n(&line_of(board, i)->broken, generation, __ATOMIC_RELEASE);
+}
+
 void hl_board_forget(struct hl_board *board, int entry) {
     *line_of(board, entry) = (struct line){.place = 0};
 }
@@ -108,4 +114,5 @@ void hl_board_look(const struct hl_board *board, int entry, struct hl_board_view
     out->generation = __atomic_load_n(&line->view_generation, __ATOMIC_ACQUIRE);
     out->rank = (int)line->view_rank;
     out->n_ranks = (int)line->view_n_ranks;
+    out->broken = __atomic_load_n(&line->broken, __ATOMIC_ACQUIRE);
 }

@@ -26,6 +26,7 @@ struct hl_board_entry {
 struct hl_board_view {
     uint64_t generation;
     int rank, n_ranks;
+    uint64_t broken; /* the last generation that lost a rank; 0: none did */
 };
 /* Generations that say: there is no other one; and: because all work is done. */
 #define HL_BOARD_OVER (UINT64_MAX - 1)
@@ -47,8 +48,10 @@ void hl_board_give_up(struct hl_board *board, int entry, int status, const char 
 void hl_board_await(struct hl_board *board, int entry, uint64_t generation);
 void hl_board_read(const struct hl_board *board, int entry, struct hl_board_entry *out);
 
-/* By the launcher. forget: the entry gets another process. */
+/* By the launcher. break: a rank of the generation is lost, to all entries; forget: the entry gets
+ * another process. */
 void hl_board_publish(struct hl_board *board, int entry, const struct hl_board_view *view);
+void hl_board_break(struct hl_board *board, uint64_t generation);
 void hl_board_forget(struct hl_board *board, int entry);
 void hl_board_look(const struct hl_board *board, int entry, struct hl_board_view *out);
 

@@ -219,6 +219,9 @@ static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_m
         return hl_fail(diag, HL_E_UNSUPPORTED,
                        "schedule '%s' asks for operation %d, which this loop cannot run",
                        t->schedule->name, op->kind);
+    if (t->setup.lost && t->setup.lost(t->setup.lost_context))
+        return hl_fail(diag, HL_E_PEER, "a rank is lost; noticed in step %lld",
+                       (long long)t->step + 1);
     bool back = op->kind != HL_OP_FWD;
     enum hl_status status = tell(t, t->strategy->block_enter, op->block, back, diag);
     if (status != HL_OK) return status;
