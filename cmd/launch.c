@@ -194,9 +194,10 @@ static enum hl_status read_bench(struct launch *l, struct hl_diag *diag) {
     static char none[] = "";
     enum hl_status status =
         bench_net_read(l->mem, l->n_args, l->args, &l->bench, &l->run_config, diag);
-    if (status == HL_OK && hl_config_given(l->config, "max_restarts"))
+    const char *restarts = l->options.elastic ? "elastic" : "max_restarts";
+    if (status == HL_OK && hl_config_given(l->config, restarts))
         status =
-            hl_fail(diag, HL_E_USER, "max_restarts: %s does not start again", l->command->name);
+            hl_fail(diag, HL_E_USER, "%s: %s does not start again", restarts, l->command->name);
     if (status == HL_OK) l->run.ranks = l->bench.ranks;
     l->run.train.output_dir = none;
     return status;

@@ -101,6 +101,8 @@ launch 2 2 --wire threads
 said threads "elastic: the state outlives a rank in the memory of the pool, and the wire is 'threads'"
 launch 2 2 --wire wan
 launch 2 2 --wire mpi
+"$halley" launch -n 2 --elastic bench-net > log 2>&1
+[ $? = 2 ] || fail "bench-net: $(cat log)"
 
 # not enough memory for the state: before anything is trained
 if unshare -m true 2> /dev/null; then
