@@ -55,14 +55,14 @@ static void write_array(struct hl_elastic *e, struct hl_trainer *t, uint32_t arr
 static enum hl_status write_state(struct hl_elastic *e, struct hl_trainer *t,
                                   struct hl_diag *diag) {
     int64_t before = hl_clock_ns();
+    e->note.mem = t->mem;
     for (uint32_t a = 0; a < e->snapshot.shape.n_arrays; a++) write_array(e, t, a);
     if (hl_group_rank(t->setup.group) == 0) {
-        struct hl_buf note = {.mem = t->mem};
-        hl_trainer_write_loop(t, &note);
-        bool fits = !note.failed && note.n < HL_SNAPSHOT_NOTE_BYTES;
-        if (fits) hl_snapshot_write_note(&e->snapshot, t->step, note.data);
-        hl_buf_free(&note);
-        if (!fits) return hl_fail_memory(diag, HL_SNAPSHOT_NOTE_BYTES, "the state of the loop");
+        e->note.n = 0;
+        hl_trainer_write_loop(t, &e->note);
+        if (e->note.failed || e->note.n >= HL_SNAPSHOT_NOTE_BYTES)
+            return hl_fail_memory(diag, HL_SNAPSHOT_NOTE_BYTES, "the state of the loop");
+        hl_snapshot_write_note(&e->snapshot, t->step, e->note.data);
     }
     e->written_ns += hl_clock_ns() - before;
     return HL_OK;
@@ -183,4 +183,7 @@ enum hl_status hl_elastic_begin(struct hl_elastic *e, struct hl_trainer *t, stru
     return meet(t, diag);
 }
 
-void hl_elastic_close(struct hl_elastic *e) { hl_snapshot_close(&e->snapshot); }
+void hl_elastic_close(struct hl_elastic *e) {
+    hl_snapshot_close(&e->snapshot);
+    hl_buf_free(&e->note);
+}

@@ -11,6 +11,7 @@ struct hl_elastic {
     const char *path; /* NULL: this run has none, and nothing below does anything */
     uint64_t generation;
     struct hl_snapshot snapshot;
+    struct hl_buf note;           /* where the run is */
     struct hl_snapshot_base base; /* from which this generation begins */
     bool found;                   /* an older generation committed a step */
     int64_t written_ns;           /* time that writing took, in all */

@@ -68,6 +68,18 @@ kill:0:forward:3,kill:1:forward:3,kill:2:forward:3 3 three --strategy zero1
 stop:1:backward:3 2 two --strategy zero1
 CASES
 
+# one that computes for ever: the others wait for two seconds, and one more for it to come back
+HALLEY_FAULT=hang:1:backward:3 launch 0 2 --timeout 2 -- --strategy zero1
+same hang two
+said hang 'rank 1 .* did not come back in time in the phase backward of step 3; 2 ranks go on'
+
+# in a run that was resumed, over a pool that was there
+"$halley" pool create elastic-$$ --size 32M > log 2>&1 || fail "pool create: $(cat log)"
+HALLEY_FAULT=kill:1:forward:5 launch 0 2 --pool elastic-$$ -- --resume_from_checkpoint "$PWD/two/checkpoint-4"
+cmp run/checkpoint-6/model.safetensors two/checkpoint-6/model.safetensors || fail "resumed: other weights: $(cat log)"
+[ -e /dev/shm/halley-elastic-$$/dev0 ] && [ ! -e /dev/shm/halley-elastic-$$/snapshot ] || fail "the pool that was there: $(ls /dev/shm/halley-elastic-$$)"
+"$halley" pool free elastic-$$ > log 2>&1 || fail "pool free: $(cat log)"
+
 # before anything was committed
 HALLEY_FAULT=kill:1:start:0 launch 0 2
 same "kill at the start" two
@@ -114,6 +126,13 @@ if unshare -m true 2> /dev/null; then
 else
     echo "SKIP: no private mounts here, so no full /dev/shm"
 fi
+
+# asked to stop
+env --default-signal=INT "$halley" launch -n 2 --elastic train $small --max_steps 1000000 --output_dir asked > log 2>&1 & launcher=$!
+for i in $(seq 1 300); do [ -s asked/metrics.jsonl ] && break; sleep 0.1; done
+kill -INT $launcher; wait $launcher; got=$?
+[ $got = 130 ] && [ -s asked/latest ] || fail "asked to stop: status $got: $(cat log)"
+nothing_left "asked to stop"
 
 # the launcher itself is killed: the next launch removes what it left
 "$halley" launch -n 2 --elastic train $small --max_steps 1000000 --output_dir killed > log 2>&1 & launcher=$!

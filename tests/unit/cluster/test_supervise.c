@@ -24,6 +24,11 @@ struct rig {
     char said[4000], logged[2000], buried[40];
     int64_t pids[MOST];
     struct hl_supervise_end end;
+    /* live recovery */
+    bool heals;
+    const char *again;  /* script of whoever is started again; NULL: there is nobody */
+    int n_healed, told; /* told: by dismiss, 1: it is over, 2: all is done */
+    char fates[MOST + 1], why[600], flag[64];
 };
 
 static void take_line(void *context, int child, int stream, const char *text, size_t n) {
@@ -49,7 +54,8 @@ static void take_log(struct hl_log *log, enum hl_log_level level, const char *te
     (void)snprintf(r->logged + used, sizeof r->logged - used, "%s\n", text);
 }
 
-static void start(struct rig *r, const char *script) {
+/* In the place of a child that ended, or as the next one. */
+static void start_in(struct rig *r, int again, const char *script) {
     struct hl_diag diag = {0};
     char copy[600], board[64];
     (void)snprintf(copy, sizeof copy, "%s", script);
@@ -57,19 +63,56 @@ static void start(struct rig *r, const char *script) {
     char *args[] = {shell, flag, copy, NULL};
     int child = 0;
     hl_board_variable(&r->board, 0, board, sizeof board);
-    const char *environment[] = {board, "MARK=here", "HOME", NULL};
+    char flag_name[80];
+    (void)snprintf(flag_name, sizeof flag_name, "FLAG=%s", r->flag);
+    const char *environment[] = {board, "MARK=here", "HOME", flag_name, NULL};
     const struct hl_child_setup setup = {
         .program = "sh", .args = args, .environment = environment, .keep_fd = r->board.memory.fd};
-    if (hl_children_start(r->children, &setup, &child, &diag) != HL_OK) fail_msg("%s", diag.text);
+    enum hl_status status = again < 0 ? hl_children_start(r->children, &setup, &child, &diag)
+                                      : hl_children_start_again(r->children, again, &setup, &diag);
+    if (status != HL_OK) fail_msg("%s", diag.text);
+    child = again < 0 ? child : again;
     r->pids[child] = hl_children_pid(r->children, child);
+}
+static void start(struct rig *r, const char *script) { start_in(r, -1, script); }
+
+/* Those that wait see the flag. */
+static void raise_flag(struct rig *r) {
+    FILE *f = fopen(r->flag, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+}
+static enum hl_status heal(void *context, enum hl_fate *fate, const char *why,
+                           struct hl_diag *diag) {
+    struct rig *r = context;
+    r->n_healed++;
+    (void)snprintf(r->why, sizeof r->why, "%s", why);
+    for (int i = 0; i < 2; i++) r->fates[i] = fate[i] == HL_FATE_GONE ? 'g' : 'w';
+    if (!r->again) return hl_fail(diag, HL_E_PEER, "nobody is there");
+    for (int i = 0; i < 2; i++)
+        if (fate[i] == HL_FATE_GONE) {
+            start_in(r, i, r->again);
+            fate[i] = HL_FATE_STARTED;
+        }
+    raise_flag(r);
+    return HL_OK;
+}
+static void dismiss(void *context, bool done) {
+    struct rig *r = context;
+    r->told = done ? 2 : 1;
+    raise_flag(r);
 }
 
 /* Runs n scripts under the supervisor. */
 static void supervise(struct rig *r, int seconds, int n, const char *const *scripts) {
     struct hl_diag diag = {0};
     struct hl_log log = {.line = take_log, .least = HL_LOG_INFO, .context = r};
-    *r = (struct rig){.children = NULL};
+    bool heals = r->heals;
+    *r = (struct rig){.heals = heals, .again = r->again, .flag = "/tmp/test-supervise-XXXXXX"};
+    int file = mkstemp(r->flag);
+    assert_true(file >= 0 && !close(file) && !unlink(r->flag));
     assert_int_equal(hl_board_new(MOST, &r->board, &diag), HL_OK);
+    if (heals) hl_board_await(&r->board, 0, 2); /* child 0 comes back whenever one is lost */
     hl_board_tell(&r->board, 1, 2, 7);
     hl_board_give_up(&r->board, 2, 3, "no number");
     assert_int_equal(hl_children_new(hl_mem_default(), MOST, &r->children, &diag), HL_OK);
@@ -85,9 +128,12 @@ static void supervise(struct rig *r, int seconds, int n, const char *const *scri
                                              .name = name_child,
                                              .bury = bury_child,
                                              .phase_name = phase_name,
+                                             .heal = heals ? heal : NULL,
+                                             .dismiss = dismiss,
                                              .context = r};
     assert_int_equal(hl_supervise(&setup, &r->end, &diag), HL_OK);
     hl_children_free(r->children);
+    (void)unlink(r->flag);
     hl_board_close(&r->board);
     for (int i = 0; i < n; i++) assert_true(kill((pid_t)r->pids[i], 0) < 0 && errno == ESRCH);
 }
@@ -104,7 +150,7 @@ static void says(const struct rig *r, const char *text) {
 
 static void test_good_end(void **state) {
     (void)state;
-    struct rig r;
+    struct rig r = {.heals = false};
     supervise(&r, 20, 3,
               (const char *const[]){"printf 'a\\nb'; sleep 0.1; printf 'c\\n'", "echo err >&2",
                                     "echo $MARK $HOME; exec >&-; exit 0"});
@@ -120,7 +166,7 @@ static void test_good_end(void **state) {
 /* The first that fails by itself, though others that noticed end before it is looked at. */
 static void test_first_failure(void **state) {
     (void)state;
-    struct rig r;
+    struct rig r = {.heals = false};
     supervise(&r, 20, 3, (const char *const[]){"sleep 0.2; exit 4", "kill -SEGV $$", "exit 0"});
     expect(&r, 139, 1, "was ended by signal 11");
     expect(&r, 139, 1, "in the phase forward of step 7");
@@ -133,7 +179,7 @@ static void test_first_failure(void **state) {
 
 static void test_late(void **state) {
     (void)state;
-    struct rig r;
+    struct rig r = {.heals = false};
     supervise(&r, 1, 2, (const char *const[]){"exit 4", "while :; do :; done"});
     expect(&r, 137, 1, "did not end in time in the phase forward of step 7");
     /* the others are done, and one sleeps on */
@@ -147,7 +193,7 @@ static void test_late(void **state) {
 
 static void test_stopped(void **state) {
     (void)state;
-    struct rig r;
+    struct rig r = {.heals = false};
     supervise(&r, 20, 2, (const char *const[]){"kill -STOP $$", "sleep 0.3; exit 4"});
     expect(&r, 137, 0, "was stopped (SIGSTOP)");
     assert_non_null(strstr(r.logged, "it has 20 s to go on"));
@@ -161,7 +207,7 @@ static void test_stopped(void **state) {
 #define FOREVER "while :; do sleep 0.05; done"
 static void test_signals(void **state) {
     (void)state;
-    struct rig r;
+    struct rig r = {.heals = false};
     supervise(&r, 20, 2,
               (const char *const[]){SAVES FOREVER, SAVES "sleep 1; kill -HUP $PPID; " FOREVER});
     expect(&r, 129, -1, "");
@@ -176,6 +222,55 @@ static void test_signals(void **state) {
               (const char *const[]){"trap '' TERM; kill -TERM $PPID; sleep 0.2; kill -INT $PPID; "
                                     "echo on; " FOREVER});
     expect(&r, 130, -1, "");
+}
+
+#define WAITS "while [ ! -e $FLAG ]; do sleep 0.02; done; "
+static void test_heal(void **state) {
+    (void)state;
+    struct rig r = {.heals = true, .again = "echo again"};
+    supervise(&r, 20, 2, (const char *const[]){WAITS "echo on", "sleep 0.1; kill -KILL $$"});
+    expect(&r, 0, -1, "");
+    assert_true(r.n_healed == 1 && r.told == 0);
+    assert_string_equal(r.fates, "wg");
+    assert_non_null(strstr(r.why, "rank 1 (host "));
+    assert_non_null(strstr(r.why, "was ended by signal 9"));
+    says(&r, "0.1:on");
+    says(&r, "1.1:again");
+    assert_string_equal(r.buried, "1");
+    /* who does not come back, and ends without a word */
+    r.again = "exit 0";
+    supervise(&r, 1, 2, (const char *const[]){WAITS, "while :; do sleep 0.05; done"});
+    expect(&r, 0, -1, "");
+    assert_non_null(strstr(r.why, "did not come back in time"));
+    supervise(&r, 20, 2, (const char *const[]){WAITS, "exit 1"});
+    expect(&r, 0, -1, "");
+    assert_int_equal(r.n_healed, 1);
+    /* what is started again fails as before */
+    r.again = "kill -SEGV $$";
+    supervise(&r, 1, 2, (const char *const[]){"sleep 0.3; exit 0", "kill -SEGV $$"});
+    expect(&r, 0, -1, ""); /* child 0 was through */
+    assert_int_equal(r.told, 2);
+}
+
+static void test_not_healed(void **state) {
+    (void)state;
+    /* it gave a reason: see supervise() */
+    struct rig r = {.heals = true, .again = "exit 0"};
+    supervise(&r, 20, 3, (const char *const[]){WAITS "exit 4", WAITS "exit 4", "exit 3"});
+    expect(&r, 3, 2, "ended with status 3 before it said anything: no number");
+    assert_true(r.n_healed == 0 && r.told == 1);
+    /* nobody can be started */
+    r.again = NULL;
+    supervise(&r, 20, 2, (const char *const[]){WAITS "exit 4", "kill -KILL $$"});
+    expect(&r, 137, 1, "was ended by signal 9");
+    assert_true(r.n_healed == 1 && r.told == 1);
+    assert_non_null(strstr(r.logged, "no other ranks follow: nobody is there"));
+    /* all were asked to stop */
+    r.again = "exit 0";
+    supervise(&r, 20, 2,
+              (const char *const[]){"trap 'exit 143' TERM; " FOREVER,
+                                    "kill -TERM $PPID; sleep 0.2; kill -KILL $$"});
+    assert_true(r.end.asked && r.n_healed == 0);
 }
 
 static void test_no_program(void **state) {
@@ -292,6 +387,20 @@ static void test_board(void **state) {
     assert_int_equal(entry.status, 2);
     hl_board_read(&board, 1, &entry);
     assert_int_equal(entry.phase, -1);
+    struct hl_board_view view;
+    hl_board_look(&other, own, &view);
+    assert_true(!view.generation && !view.broken);
+    hl_board_publish(&board, 2, &(struct hl_board_view){.generation = 3, .rank = 1, .n_ranks = 2});
+    hl_board_break(&board, 3);
+    hl_board_await(&other, own, 4);
+    hl_board_look(&other, own, &view);
+    assert_true(view.generation == 3 && view.rank == 1 && view.n_ranks == 2 && view.broken == 3);
+    hl_board_read(&board, 2, &entry);
+    assert_int_equal(entry.awaits, 4);
+    hl_board_forget(&board, 2);
+    hl_board_look(&other, own, &view);
+    hl_board_read(&board, 2, &entry);
+    assert_true(!view.generation && !view.broken && !entry.awaits && entry.phase == -1);
     hl_board_close(&other);
     hl_board_close(&board);
     const char *const wrong[] = {"x", "1:2", "1:3:5:5", "1:3:0:0", "1:-1:3:0"};
@@ -310,10 +419,11 @@ static void test_board(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_end), cmocka_unit_test(test_first_failure),
-        cmocka_unit_test(test_late),     cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_signals),  cmocka_unit_test(test_no_program),
-        cmocka_unit_test(test_input),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_board)};
+        cmocka_unit_test(test_good_end),  cmocka_unit_test(test_first_failure),
+        cmocka_unit_test(test_late),      cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_signals),   cmocka_unit_test(test_no_program),
+        cmocka_unit_test(test_input),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_board),     cmocka_unit_test(test_heal),
+        cmocka_unit_test(test_not_healed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
