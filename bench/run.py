@@ -18,6 +18,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ranks
+import recovery
 from common import BUILD, HALLEY, OUT, PAIRS, PYTHON, Failed, Impossible, Worker, in_turn, install, ours, say, write
 
 GIB = 1 << 30
@@ -258,7 +259,7 @@ def llmc():
 
 BENCHES = {"step-f32": step_f32, "step-bf16": step_bf16, "attention": attention, "adamw": adamw, "head": head, "memory": memory,
            "start": start, "loader": loader, "llmc": llmc, "collectives": ranks.collectives, "scaling": ranks.scaling,
-           "links": ranks.links, "rack": ranks.rack}
+           "links": ranks.links, "rack": ranks.rack, "recovery": recovery.recovery}
 
 
 def main():
