@@ -166,8 +166,9 @@ static enum hl_status heal(void *context, enum hl_fate *fate, const char *why,
     status = hl_pool_wire_again(x->pool, n, diag);
     if (status != HL_OK) return status;
     hl_log(&x->l->log, HL_LOG_WARN,
-           "%s; %d ranks go on from the last committed step (--max_restarts: %lld left)",
-           *why ? why : "ranks lost each other", n, (long long)x->restarts_left);
+           "%s; %d rank%s on from the last committed step (--max_restarts: %lld left)",
+           *why ? why : "ranks lost each other", n, n == 1 ? " goes" : "s go",
+           (long long)x->restarts_left);
     publish(x, n, ++x->generation);
     return HL_OK;
 }
