@@ -110,7 +110,7 @@ launch 3 2 -- --learning_rate 1e6 --max_grad_norm 0 --optim sgd --max_steps 100
 said "not a number" "first failure: rank [01] .* ended with status 3"
 grep -q "go on from the last committed step" log && fail "a number that is none was tried again: $(cat log)"
 launch 2 2 --wire threads
-said threads "elastic: the state outlives a rank in the memory of the pool, and the wire is 'threads'"
+said threads "elastic: the state outlives a rank in the memory of one machine's pool, and the wire is 'threads'"
 launch 2 2 --wire wan
 launch 2 2 --wire mpi
 "$halley" launch -n 2 --elastic bench-net > log 2>&1
