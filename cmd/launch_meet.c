@@ -58,10 +58,11 @@ enum hl_status launch_settle(struct launch *l, struct hl_diag *diag) {
     l->interface = *o->interface ? o->interface : l->run.ranks.interface;
     l->wire = *asked ? asked : (l->far || *o->rdzv_endpoint) && !*o->pool ? "wan" : "pool";
     if (o->elastic && (l->far || strcmp(l->wire, "pool") != 0))
-        return hl_fail(diag, HL_E_USER,
-                       "elastic: the state outlives a rank in the memory of one machine's pool, and "
-                       "the wire is '%s'%s; use --wire pool on one machine, or --max_restarts",
-                       l->wire, l->far ? " between several" : "");
+        return hl_fail(
+            diag, HL_E_USER,
+            "elastic: the state outlives a rank in the memory of one machine's pool, and "
+            "the wire is '%s'%s; use --wire pool on one machine, or --max_restarts",
+            l->wire, l->far ? " between several" : "");
     return l->far ? check_far(l, diag) : HL_OK;
 }
 
