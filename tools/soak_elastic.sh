@@ -1,9 +1,9 @@
 #!/bin/bash
 # 200 kills at random instants in one run (--elastic): the weights are those of the run that was left alone, nothing hangs, nothing
-# is left behind. Without an argument for how often: 200.
-# usage: tools/soak_elastic.sh BUILD_DIR [KILLS [RANKS [STRATEGY]]]
+# is left behind. Part of tests/cli/elastic.sh under HALLEY_SOAK.
+# usage: [SEED=N] tools/soak_elastic.sh HALLEY [KILLS [RANKS [STRATEGY]]]
 set -u
-halley=$(readlink -f "$1/halley") kills=${2:-200} ranks=${3:-3} strategy=${4:-zero2}
+halley=$(readlink -f "$1") kills=${2:-200} ranks=${3:-3} strategy=${4:-zero2}
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1

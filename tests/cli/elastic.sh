@@ -4,6 +4,7 @@
 # Nothing is left behind.
 set -u
 halley=$1
+source=$(cd "$(dirname "$0")/../.." && pwd)
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -144,4 +145,7 @@ for i in $(seq 1 300); do
     [ $left = 0 ] && break; sleep 0.1
 done
 launch 0 2; same "after a killed launcher" two
+
+# 200 kills at random instants
+[ -z "${HALLEY_SOAK:-}" ] || bash "$source/tools/soak_elastic.sh" "$halley" || fail "soak"
 exit $failed
