@@ -7,12 +7,13 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import threading
 import time
 
 from common import HALLEY, OUT, PAIRS, Failed, say, write
 
-TIMEOUT = 5  # seconds, of the runs in which a rank is stopped
+TIMEOUT = 10  # seconds, of the runs in which a rank is stopped
 
 
 class Run:
@@ -74,6 +75,7 @@ def measure(number, times, timeout=300):
     """Seconds beyond a median step, for each time; a median step; the line that tells the memory."""
     folder = os.path.join(OUT, "recovery")
     os.makedirs(folder, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the run ends with us
     run = Run(folder, timeout)
     try:
         _, at = run.wait(0, "elastic: two copies")

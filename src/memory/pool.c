@@ -182,6 +182,11 @@ static void unlink_in(const char *folder, const char *name) {
     if (hl_path_join(path, folder, name)) (void)unlink(path);
 }
 
+void hl_pool_remove_snapshot(const char *folder) {
+    unlink_in(folder, HL_POOL_SNAPSHOT);
+    unlink_in(folder, HL_POOL_SNAPSHOT_ASIDE);
+}
+
 void hl_pool_remove_folder(const char *folder, uint32_t n_devices) {
     char name[32];
     for (uint32_t d = 0; d < n_devices; d++) {
@@ -189,7 +194,7 @@ void hl_pool_remove_folder(const char *folder, uint32_t n_devices) {
         unlink_in(folder, name);
     }
     unlink_in(folder, "beds");
-    unlink_in(folder, HL_POOL_SNAPSHOT);
+    hl_pool_remove_snapshot(folder);
     unlink_in(folder, "lock");
     (void)rmdir(folder);
 }
@@ -224,7 +229,7 @@ void hl_pool_close(struct hl_pool *p) {
     bool kept = p->head.flags & HL_POOL_KEPT;
     if (owner) end_job(p);
     hl_pool_unmap(p);
-    if (owner && kept) unlink_in(p->folder, "beds"), unlink_in(p->folder, HL_POOL_SNAPSHOT);
+    if (owner && kept) unlink_in(p->folder, "beds"), hl_pool_remove_snapshot(p->folder);
     if (owner && (!kept || p->listed))
         hl_pool_remove_folder(p->folder, p->listed ? 0 : p->head.n_devices);
     hl_shared_unlock(p->lock);

@@ -116,7 +116,8 @@ enum hl_pool_place { HL_POOL_FOLDER, HL_POOL_LIST };
 #define HL_POOL_PARENT "/dev/shm"
 #define HL_POOL_PREFIX "halley-"
 #define HL_POOL_SNAPSHOT "snapshot"
-#define HL_POOL_UNFINISHED ".new-" /* then the maker's pid: not all is in it yet */
+#define HL_POOL_SNAPSHOT_ASIDE "snapshot.new" /* until it is whole */
+#define HL_POOL_UNFINISHED ".new-"            /* then the maker's pid: not all is in it yet */
 /* A name becomes a folder's path; other addresses stay. false: too long. */
 bool hl_pool_full_address(const char *address, char out[HL_PATH_CAPACITY]) HL_MUST_CHECK;
 enum hl_pool_place hl_pool_place_of(const char *full_address);

@@ -20,6 +20,7 @@ enum hl_status hl_pool_take_lock(struct hl_pool *p, struct hl_diag *diag) HL_MUS
  * errors  HL_E_IO, with the size that is needed */
 enum hl_status hl_pool_check_room(const char *path, uint64_t needed, const char *what,
                                   const char *less, struct hl_diag *diag) HL_MUST_CHECK;
+void hl_pool_remove_snapshot(const char *folder);
 /* dev0 ... , beds, snapshot, lock and the folder itself. */
 void hl_pool_remove_folder(const char *folder, uint32_t n_devices);
 

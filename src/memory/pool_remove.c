@@ -106,10 +106,9 @@ static bool is_stale(struct hl_mem *mem, const char *folder) {
 
 /* What a launcher that was killed left in a pool that stays. */
 static void remove_snapshot(const char *folder) {
-    char lock[HL_PATH_CAPACITY], snapshot[HL_PATH_CAPACITY];
-    if (hl_path_join(lock, folder, "lock") && hl_shared_lock_is_free(lock) &&
-        hl_path_join(snapshot, folder, HL_POOL_SNAPSHOT))
-        (void)unlink(snapshot);
+    char lock[HL_PATH_CAPACITY];
+    if (hl_path_join(lock, folder, "lock") && hl_shared_lock_is_free(lock))
+        hl_pool_remove_snapshot(folder);
 }
 
 static void sweep_one(void *context, const char *folder) {

@@ -56,27 +56,40 @@ static uint32_t head_sum(const struct hl_snapshot_head *head) {
     return hl_crc32c(head, offsetof(struct hl_snapshot_head, crc32c));
 }
 
+/* Under another name until all is in it: whoever makes it may be killed at any time. */
+static enum hl_status make_aside(const char *path, const char *aside,
+                                 const struct hl_snapshot_head *head, uint64_t bytes,
+                                 struct hl_diag *diag) {
+    struct hl_snapshot s = {.flush = hl_flush_kind()};
+    enum hl_status status = hl_shared_make(aside, bytes, diag);
+    if (status == HL_OK) status = hl_shared_open(aside, &s.memory, diag);
+    if (status != HL_OK) return status;
+    put(&s, 0, head, sizeof *head);
+    hl_snapshot_close(&s);
+    if (!rename(aside, path)) return HL_OK;
+    status = hl_fail_at(diag, HL_E_IO, path, 0, 0, "cannot make it: %m");
+    (void)unlink(aside);
+    return status;
+}
+
 enum hl_status hl_snapshot_make(const char *path, const struct hl_snapshot_shape *shape,
                                 struct hl_diag *diag) {
-    char folder[HL_PATH_CAPACITY];
-    struct hl_snapshot s = {.flush = hl_flush_kind()};
+    char folder[HL_PATH_CAPACITY], aside[HL_PATH_CAPACITY];
     struct hl_snapshot_head head = {.version = HL_SNAPSHOT_VERSION,
                                     .n_arrays = shape->n_arrays,
                                     .n_elements = shape->n_elements};
+    uint64_t bytes = hl_snapshot_bytes(shape);
     assert(shape->n_elements % LINE_FLOATS == 0);
     memcpy(head.magic, magic, sizeof magic);
     head.crc32c = head_sum(&head);
     (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (!hl_path_join(aside, folder, HL_POOL_SNAPSHOT_ASIDE)) return hl_pool_too_long(path, diag);
     (void)unlink(path);
-    enum hl_status status = hl_pool_check_room(
-        folder, hl_snapshot_bytes(shape), "--elastic keeps two copies of the state in memory: it",
-        "train without it, or with a smaller model or fewer ranks", diag);
-    if (status == HL_OK) status = hl_shared_make(path, hl_snapshot_bytes(shape), diag);
-    if (status == HL_OK) status = hl_shared_open(path, &s.memory, diag);
-    if (status != HL_OK) return status;
-    put(&s, 0, &head, sizeof head);
-    hl_snapshot_close(&s);
-    return HL_OK;
+    (void)unlink(aside);
+    enum hl_status status =
+        hl_pool_check_room(folder, bytes, "--elastic keeps two copies of the state in memory: it",
+                           "train without it, or with a smaller model or fewer ranks", diag);
+    return status == HL_OK ? make_aside(path, aside, &head, bytes, diag) : status;
 }
 
 static enum hl_status check_head(struct hl_snapshot *s, const char *path, struct hl_diag *diag) {

@@ -25,7 +25,12 @@ static void set_up(struct rig *r, const struct hl_snapshot_shape *shape) {
     assert_non_null(mkdtemp(r->folder));
     (void)snprintf(r->path, sizeof r->path, "%s/snapshot", r->folder);
     assert_int_equal(hl_snapshot_open(r->path, &r->s, &diag), HL_END);
+    char aside[96];
+    (void)snprintf(aside, sizeof aside, "%s/snapshot.new", r->folder);
+    FILE *half = fopen(aside, "w"); /* of a rank that was killed */
+    assert_true(half && !fclose(half));
     assert_int_equal(hl_snapshot_make(r->path, shape, &diag), HL_OK);
+    assert_int_equal(access(aside, F_OK), -1);
     if (hl_snapshot_open(r->path, &r->s, &diag) != HL_OK) fail_msg("%s", diag.text);
 }
 
