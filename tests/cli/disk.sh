@@ -93,9 +93,9 @@ exec 2>&3
 # ---- a folder that vanishes, and one that is not ours ----
 "$halley" train $small --max_steps 1000000 --save_steps 20 --save_total_limit 2 --output_dir gone > log 2>&1 &
 pid=$!
-for i in $(seq 1 300); do [ -s gone/latest ] && break; sleep 0.05; done
+for i in $(seq 1 2000); do [ -s gone/latest ] && break; sleep 0.05; done
 mv gone away && rm -rf away
-for i in $(seq 1 300); do [ -s gone/latest ] && break; sleep 0.05; done
+for i in $(seq 1 2000); do [ -s gone/latest ] && break; sleep 0.05; done
 kill -TERM $pid; wait $pid; status=$?
 [ $status = 143 ] && [ -s gone/latest ] || fail "output_dir removed: status $status: $(tail -n 3 log)"
 grep -q 'was removed while it was being written' log || fail "output_dir removed, and nothing said: $(cat log)"

@@ -44,9 +44,9 @@ expect 2 "is for one rank, but there are 2" "$halley" launch -n 2 --wire threads
 
 # signals: all ranks finish the same step, one checkpoint is written
 for signal in INT TERM; do
-    env --default-signal=INT timeout 60 "$halley" launch -n 2 --wire threads train $small --max_steps 1000000 --output_dir "sig$signal" > log 2>&1 &
+    env --default-signal=INT timeout 150 "$halley" launch -n 2 --wire threads train $small --max_steps 1000000 --output_dir "sig$signal" > log 2>&1 &
     pid=$!
-    for i in $(seq 1 500); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
+    for i in $(seq 1 1000); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
     kill -s $signal "$(pgrep -P $pid)"
     wait $pid; status=$?
     want=130; [ $signal = TERM ] && want=143
@@ -66,9 +66,9 @@ grep -q 'first failure: rank 0 .* ended with status 2 .*pool holds a run already
 grep -q 'holds a run' logs/rank-0.log || fail "--log_dir: $(ls logs)"
 expect 0 'step 6/6' "$halley" launch -n 1 train $small --max_steps 6 --output_dir alone
 cmp one/checkpoint-6/model.safetensors alone/checkpoint-6/model.safetensors || fail "one rank over a pool differs"
-env --default-signal=INT timeout 60 "$halley" launch -n 2 train $small --max_steps 1000000 --output_dir poolsig > log 2>&1 &
+env --default-signal=INT timeout 150 "$halley" launch -n 2 train $small --max_steps 1000000 --output_dir poolsig > log 2>&1 &
 pid=$!
-for i in $(seq 1 500); do [ -s poolsig/metrics.jsonl ] && break; sleep 0.1; done
+for i in $(seq 1 1000); do [ -s poolsig/metrics.jsonl ] && break; sleep 0.1; done
 kill -s INT "$(pgrep -P $pid)"
 wait $pid; status=$?
 [ $status = 130 ] && [ -s poolsig/latest ] || fail "SIGINT to the launcher: $status: $(cat log)"
@@ -96,9 +96,9 @@ for mpi in openmpi mpich; do
     cmp two/checkpoint-6/model.safetensors $mpi/checkpoint-6/model.safetensors || fail "threads and $mpi differ"
     grep -q '^step 6/6' $mpi/logs/ranks.log || fail "$mpi: $(cat $mpi/logs/ranks.log)"
     expect 2 'holds a run already' "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi
-    timeout 100 "$halley" launch -n 2 --wire mpi train $small --max_steps 1000000 --output_dir $mpi-sig > log 2>&1 &
+    timeout 150 "$halley" launch -n 2 --wire mpi train $small --max_steps 1000000 --output_dir $mpi-sig > log 2>&1 &
     pid=$!
-    for i in $(seq 1 500); do [ -s $mpi-sig/metrics.jsonl ] && break; sleep 0.1; done
+    for i in $(seq 1 1000); do [ -s $mpi-sig/metrics.jsonl ] && break; sleep 0.1; done
     kill -s TERM "$(pgrep -P $pid)"
     wait $pid; status=$?
     [ $status = 143 ] && [ -s $mpi-sig/latest ] || fail "SIGTERM to the launcher of $mpi: $status: $(cat log)"

@@ -150,7 +150,9 @@ killed_launcher() {
 second_signal() {
     HALLEY_FAULT=hang:2:forward:2 launch --timeout 60 train $small --max_steps 100 --output_dir run
     for i in $(seq 1 600); do grep -q 'step *1/100' log && break; sleep 0.1; done
-    sleep 0.3; kill -TERM $launcher; sleep 0.3; kill -INT $launcher
+    sleep 0.3; kill -TERM $launcher
+    for i in $(seq 1 100); do grep -qE '^S(ig|hd)Pnd:.*[1-9a-f]' "/proc/$launcher/status" || break; sleep 0.1; done
+    sleep 0.3; kill -INT $launcher
     ends 130 "second signal"
     nothing_left "second signal" ""
 }
@@ -160,8 +162,10 @@ ctrl_z() {
     wait_for_metrics
     kill -TSTP $launcher
     state() { sed 's/.*) \(.\).*/\1/' "/proc/$1/stat"; }
-    for i in $(seq 1 300); do [ "$(state $launcher)" = T ] && break; sleep 0.1; done
-    for pid in $(pids); do [ "$(state "$pid")" = T ] || fail "Ctrl-Z: process $pid goes on"; done
+    for pid in $launcher $(pids); do
+        for i in $(seq 1 300); do [ "$(state "$pid")" = T ] && break; sleep 0.1; done
+        [ "$(state "$pid")" = T ] || fail "Ctrl-Z: process $pid goes on"
+    done
     sleep $((patience + 1)); kill -CONT $launcher; sleep 1
     kill -INT $launcher
     ends 130 "Ctrl-Z and fg"

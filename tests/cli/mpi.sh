@@ -39,14 +39,14 @@ all() {
     expect - 'holds a run already' "$@" $train --output_dir threads-zero3:1:false
     expect - '' env HALLEY_FAULT=kill:1:backward:3 "$@" $train --output_dir killed
     expect - '' env HALLEY_FAULT=exit:1:forward:3 "$@" $train --output_dir ended
-    expect - 'waited 2 s for rank 1' env HALLEY_FAULT=stop:1:forward:3 "$@" $train --output_dir stopped --timeout 2
+    expect - 'waited 5 s for rank 1' env HALLEY_FAULT=stop:1:forward:3 "$@" $train --output_dir stopped --timeout 5
     expect - 'no module mpi-' env HALLEY_MODULES="$folder" "$@" $train --output_dir none
     rm -rf killed ended stopped none
 }
 
 if command -v mpirun.openmpi > /dev/null && [ -e "$modules/mpi-openmpi.so" ]; then
     tried=1
-    openmpi="timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated --mca btl self,vader -np 3"
+    openmpi="timeout 120 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated --mca btl self,vader -np 3"
     all $openmpi
     # SIGTERM comes before SIGKILL: the survivors can speak
     expect - 'rank 1 (host ' env HALLEY_FAULT=kill:1:backward:3 $openmpi $train --output_dir killed
@@ -55,7 +55,7 @@ else
 fi
 if command -v mpirun.mpich > /dev/null && [ -e "$modules/mpi-mpich.so" ]; then
     tried=1
-    all timeout 60 mpirun.mpich -np 3
+    all timeout 120 mpirun.mpich -np 3
 else
     echo "SKIP: no MPICH"
 fi

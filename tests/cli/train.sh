@@ -123,9 +123,9 @@ diff <(bits straight/metrics.jsonl) <(bits stopped/metrics.jsonl) || fail "metri
 # signals: the step is finished, saved, and the run goes on later
 for signal in INT TERM; do
     # a shell's background jobs ignore SIGINT; a person's do not
-    env --default-signal=INT timeout 60 "$halley" train --data story.txt $small --max_steps 1000000 --output_dir "sig$signal" > log 2>&1 &
+    env --default-signal=INT timeout 150 "$halley" train --data story.txt $small --max_steps 1000000 --output_dir "sig$signal" > log 2>&1 &
     pid=$!
-    for i in $(seq 1 500); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
+    for i in $(seq 1 1000); do [ -s "sig$signal/metrics.jsonl" ] && break; sleep 0.1; done
     kill -s $signal "$(pgrep -P $pid)"
     wait $pid; status=$?
     want=130; [ $signal = TERM ] && want=143
