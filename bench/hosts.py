@@ -17,19 +17,25 @@ def inside():
     return os.environ.get(INSIDE) == "1"
 
 
-def within(words):
-    """Run a program in a world of its own; its status."""
+WORLD = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork",
+         "--kill-child", "--mount-proc"]
+
+
+def check():
+    """Impossible says why there can be no hosts here."""
     if os.geteuid() != 0:
         raise Impossible("network namespaces need root: run it with sudo")
     for tool in ("unshare", "setpriv", "ip", "tc"):
         if not shutil.which(tool):
             raise Impossible(f"{tool} is missing: apt install util-linux iproute2")
-    world = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork",
-             "--kill-child", "--mount-proc"]
     os.makedirs("/run/netns", exist_ok=True)
-    if subprocess.call([*world, "true"], stderr=subprocess.DEVNULL) != 0:
+    if subprocess.call([*WORLD, "true"], stderr=subprocess.DEVNULL) != 0:
         raise Impossible("this machine does not let root make namespaces (a container without CAP_SYS_ADMIN?)")
-    return subprocess.call([*world, *words], env=dict(os.environ, **{INSIDE: "1"}))
+
+
+def within(words):
+    """Run a program in a world of its own; its status."""
+    return subprocess.call([*WORLD, *words], env=dict(os.environ, **{INSIDE: "1"}))
 
 
 def run(*words):

@@ -249,6 +249,7 @@ def links():
     """A step of four ranks in four namespaces whose links carry 100 Mbit/s. BENCH_GLOO=0 leaves PyTorch out."""
     gloo = os.environ.get("BENCH_GLOO", "1") != "0"
     if not hosts.inside():
+        hosts.check()
         if gloo:
             install("torch", "torch==2.13.0")
         return enter("links")
@@ -331,6 +332,7 @@ def mean(ratios):
 def rack():
     """Collectives of three hosts over the pool of an emulated rack, beside Open MPI over its NICs."""
     if not hosts.inside():
+        hosts.check()
         build_mpi()
         return enter("rack")
     neighbours = Neighbours()
