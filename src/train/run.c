@@ -15,6 +15,7 @@
 #include "serve/generate.h"
 #include "train/agree.h"
 #include "train/elastic.h"
+#include "train/fetch.h"
 #include "train/folder.h"
 #include "train/peak.h"
 #include "train/plan.h"
@@ -105,7 +106,7 @@ static enum hl_status look_for_resume(struct run *r, char *path, size_t capacity
 }
 
 /* Rank 0 looks and tells the others: a folder may change while they look. */
-static enum hl_status find_resume(struct run *r, char *path, size_t capacity,
+static enum hl_status tell_resume(struct run *r, char *path, size_t capacity,
                                   struct hl_diag *diag) {
     struct hl_group *group = r->setup->trainer.group;
     struct hl_collective op;
@@ -117,6 +118,21 @@ static enum hl_status find_resume(struct run *r, char *path, size_t capacity,
         .kind = HL_BROADCAST, .data = path, .n = (int64_t)capacity, .element_bytes = 1};
     hl_collective_start(group, &args, &op);
     return hl_collective_wait(group, &op, diag);
+}
+
+/* ... and sends it to machines that do not have it. */
+static enum hl_status find_resume(struct run *r, char path[HL_PATH_CAPACITY],
+                                  struct hl_diag *diag) {
+    char text[100];
+    int n = 0;
+    enum hl_status status = tell_resume(r, path, HL_PATH_CAPACITY, diag);
+    if (status == HL_OK && *path)
+        status = hl_fetch_checkpoint(r->mem, hl_fs_os(), r->setup->trainer.group, r->o->output_dir,
+                                     path, &n, diag);
+    (void)snprintf(text, sizeof text, "the checkpoint was sent to %d machine%s that lacked it", n,
+                   n == 1 ? "" : "s");
+    if (status == HL_OK && n > 0) say(r, text);
+    return status;
 }
 
 static enum hl_status write_records(struct run *r, struct hl_diag *diag) {
@@ -543,7 +559,7 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
         hl_elastic_look(&r->elastic, r->setup->snapshot, r->setup->generation, diag);
     if (status == HL_OK && r->leads)
         status = hl_run_folder_lock(hl_fs_os(), r->o->output_dir, &r->lock, diag);
-    if (status == HL_OK && !r->elastic.found) status = find_resume(r, resume, sizeof resume, diag);
+    if (status == HL_OK && !r->elastic.found) status = find_resume(r, resume, diag);
     bool going_on = r->elastic.found ||
                     (status == HL_OK && (r->o->resume || hl_is_inside(resume, r->o->output_dir)));
     if (status == HL_OK && r->leads)

@@ -90,6 +90,22 @@ expect 0 '[rank 0] step 2/2' "$halley" launch --nnodes 2 --node-rank 0 --nproc-p
     train $small --max_steps 2 --output_dir nodes
 wait $! || fail "the second machine: $(cat log1)"
 grep -qE '^rank 3 pid' log1 || fail "ranks of the second machine: $(cat log1)"
+# a disk of its own on each machine: the checkpoint that only the first has is sent to the other, once for all its ranks
+mkdir disk0 disk1
+go_on() {
+    local options="--nnodes 2 --nproc-per-node 2 --rdzv-endpoint 127.0.0.1:$((port + 3)) --max-restarts 0"
+    (cd disk1 && exec "$halley" launch --node-rank 1 $options train $small --output_dir own "$@") > log1 2>&1 &
+    (cd disk0 && exec "$halley" launch --node-rank 0 $options train $small --output_dir own "$@") > log 2>&1 || fail "the first disk: $(cat log)"
+    wait $! || fail "the second disk: $(cat log1)"
+}
+go_on --max_steps 2
+[ ! -e disk1/own/checkpoint-2 ] || fail "the second machine writes checkpoints"
+go_on --max_steps 4 --resume --strategy zero3
+said "a checkpoint on one disk" 'sent to 1 machine that lacked it'
+cmp disk0/own/checkpoint-2/model.safetensors disk1/own/checkpoint-2/model.safetensors || fail "the copy differs"
+"$halley" launch -n 4 --wire threads train $small --max_steps 2 --output_dir one > log 2>&1 &&
+    "$halley" launch -n 4 --wire threads train $small --max_steps 4 --output_dir one --resume > log 2>&1 || fail "four threads: $(cat log)"
+cmp one/checkpoint-4/model.safetensors disk0/own/checkpoint-4/model.safetensors || fail "disks of their own: other bits"
 # one that does not come is named
 expect 4 'rank 1' "$halley" launch --nnodes 2 --node-rank 0 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:$((port + 4)) --timeout 1 \
     train $small --max_steps 2 --output_dir missing
