@@ -1,9 +1,12 @@
 /* Collectives between processes of this machine over a pool. Answers questions, as bench_worker
- * does: usage: bench_collectives RANKS [PART_BYTES [HOST CARD LATENCY_US]] prints "ready ...", then
- * for each line "KIND BYTES" the seconds of one call: by the slowest rank, the median of a few
- * batches. KIND: see `kinds`. BYTES: of the whole vector, which is cut to a multiple of 16 floats
- * for each rank. With HOST (bytes/s of a host's link to the pool, each way), CARD (bytes/s of one
- * of six cards) and LATENCY_US the pool is that of an emulated rack: rack.h, without coherence. */
+ * does: usage: bench_collectives RANKS [PART_BYTES [MODE | HOST CARD LATENCY_US]] prints "ready
+ * ...", then for each line "KIND BYTES" the seconds of one call: by the slowest rank, the median of
+ * a few batches. KIND: see `kinds`. BYTES: of the whole vector, which is cut to a multiple of 16
+ * floats for each rank. KIND copy and pass are limits: each rank copies so many of its own bytes;
+ * each reads so many that another one has just written. With MODE write-back the pool is used as
+ * one without coherence. With HOST (bytes/s of a host's link to the pool, each way), CARD (bytes/s
+ * of one of six cards) and LATENCY_US the pool is that of an emulated rack: rack.h, without
+ * coherence. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +32,13 @@ static const struct {
              {"reduce", HL_REDUCE},         {"gather", HL_GATHER},
              {"scatter", HL_SCATTER},       {"all-to-all", HL_ALL_TO_ALL},
              {"barrier", HL_BARRIER}};
-enum { N_KINDS = sizeof kinds / sizeof *kinds };
+enum { N_KINDS = sizeof kinds / sizeof *kinds, COPY = N_KINDS, PASS };
 struct setting {
     const struct hl_pool *pool;
     struct rack_card *cards; /* NULL: the pool as it is */
     struct rack_spec rack;
     int n_ranks;
+    char *passed; /* [n_ranks][MOST_BYTES], shared */
 };
 
 static void die(const char *what) {
@@ -79,16 +83,43 @@ static double measure(struct hl_group *g, const struct question *q, float *data)
     return median(batches, BATCHES);
 }
 
+/* What a collective cannot be faster than: copies of this rank's own bytes, and reads of what the
+ * rank before has just written. All ranks at once. */
+static double limit(const struct setting *x, struct hl_group *g, const struct question *q,
+                    float *data) {
+    int rank = hl_group_rank(g), times = q->kind == COPY ? batch_size(q->bytes) : 1;
+    size_t n = (size_t)q->bytes;
+    char *own = x->passed + (size_t)rank * MOST_BYTES,
+         *other = x->passed + (size_t)((rank + 1) % x->n_ranks) * MOST_BYTES;
+    float *out = data + MOST_BYTES / sizeof *data;
+    double batches[BATCHES];
+    for (int b = 0; b < BATCHES; b++) {
+        double all[HL_MAX_RANKS] = {0};
+        if (q->kind == PASS) memset(own, b + 1, n);
+        run(g, &(struct hl_collective_args){.kind = HL_BARRIER});
+        double start = now();
+        for (int i = 0; i < times; i++) memcpy(out, q->kind == PASS ? (void *)other : data, n);
+        all[rank] = (now() - start) / times;
+        if (hl_group_share(g, all, 1, NULL) != HL_OK) die("sharing times failed");
+        batches[b] = 0;
+        for (int r = 0; r < x->n_ranks; r++)
+            if (all[r] > batches[b]) batches[b] = all[r];
+    }
+    return median(batches, BATCHES);
+}
+
 /* Rank 0 reads the question and tells the others. */
 static struct question next_question(struct hl_group *g) {
     struct question q = {-1, 0};
     char line[64], word[32];
     long long bytes;
     if (hl_group_rank(g) == 0 && fgets(line, sizeof line, stdin) &&
-        sscanf(line, "%31s %lld", word, &bytes) == 2)
+        sscanf(line, "%31s %lld", word, &bytes) == 2 && bytes >= 0 && bytes <= MOST_BYTES) {
         for (int k = 0; k < N_KINDS; k++)
-            if (!strcmp(word, kinds[k].name) && bytes >= 0 && bytes <= MOST_BYTES)
-                q = (struct question){k, bytes};
+            if (!strcmp(word, kinds[k].name)) q = (struct question){k, bytes};
+        if (!strcmp(word, "copy")) q = (struct question){COPY, bytes};
+        if (!strcmp(word, "pass")) q = (struct question){PASS, bytes};
+    }
     run(g, &(struct hl_collective_args){
                .kind = HL_BROADCAST, .data = &q, .n = sizeof q, .element_bytes = 1});
     return q;
@@ -128,7 +159,7 @@ static void rank_main(const struct setting *x, int rank) {
         (void)fflush(stdout);
         struct question q = next_question(g);
         if (q.kind < 0) break;
-        double seconds = measure(g, &q, data);
+        double seconds = q.kind < N_KINDS ? measure(g, &q, data) : limit(x, g, &q, data);
         if (rank == 0) printf("%.9f\n", seconds);
     }
     hl_group_free(g);
@@ -151,16 +182,20 @@ int main(int argc, char **argv) {
     int n = x.n_ranks, bad = 0, status;
     struct hl_pool *pool;
     struct hl_diag diag = {0};
-    if (n < 2 || n > HL_MAX_RANKS || (argc > 3 && argc != 6))
+    bool write_back = argc == 4 && !strcmp(argv[3], "write-back");
+    if (n < 2 || n > HL_MAX_RANKS || (argc > 3 && argc != 6 && !write_back))
         die("see the head of bench/bench_collectives.c");
     if (argc == 6) read_rack(argv + 3, &x);
-    const struct hl_pool_wire_spec spec = {.n_ranks = n,
-                                           .n_lanes = 1,
-                                           .part_bytes =
-                                               argc > 2 ? strtoull(argv[2], NULL, 10) : 131072,
-                                           .n_devices = x.cards ? RACK_CARDS : 1,
-                                           .mode = x.cards ? HL_POOL_WRITE_BACK : HL_POOL_COHERENT,
-                                           .one_kernel = !x.cards};
+    x.passed = mmap(NULL, (size_t)n * MOST_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (x.passed == MAP_FAILED) die("memory is short");
+    const struct hl_pool_wire_spec spec = {
+        .n_ranks = n,
+        .n_lanes = 1,
+        .part_bytes = argc > 2 ? strtoull(argv[2], NULL, 10) : 131072,
+        .n_devices = x.cards ? RACK_CARDS : 1,
+        .mode = x.cards || write_back ? HL_POOL_WRITE_BACK : HL_POOL_COHERENT,
+        .one_kernel = !x.cards};
     if (hl_pool_wire_new(hl_mem_default(), &spec, &pool, &diag) != HL_OK) die(diag.text);
     x.pool = pool;
     for (int r = 1; r < n; r++)

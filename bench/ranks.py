@@ -134,7 +134,12 @@ def mpi_workers(ranks):
     return workers
 
 
-def collective(kind, size, ranks, mine, peers, gloo, table):
+def limit(size, ranks, mine):
+    """Seconds below which an all-reduce cannot be: each rank copies its own bytes once, and reads what it lacks of the others'."""
+    return max(mine.ask(f"copy {size}"), mine.ask(f"pass {size}") * 2 * (ranks - 1) / ranks)
+
+
+def collective(kind, size, ranks, mine, flushed, peers, gloo, table):
     question = f"{kind} {size}"
     times = {name: worker.ask(question) for name, worker in peers.items() if kind == "all-reduce" or name == "default"}
     best = min(times, key=times.get)
@@ -143,10 +148,13 @@ def collective(kind, size, ranks, mine, peers, gloo, table):
     a, b = (statistics.median(x) for x in zip(*pairs))
     ratio = statistics.median(q / p for p, q in pairs)
     slow = gloo.ask(question) if gloo and kind == "all-reduce" else None
+    least = statistics.median(limit(size, ranks, mine) for _ in range(3)) if kind == "all-reduce" else None
+    flush = statistics.median(flushed.ask(question) for _ in range(3))
     table.append({"kind": kind, "ranks": ranks, "bytes": size, "seconds": a, "mpi_seconds": b, "mpi_algorithm": best, "ratio": ratio,
-                  "gloo_seconds": slow})
+                  "gloo_seconds": slow, "limit_seconds": least, "write_back_seconds": flush})
     say(f"  {kind:14} {ranks} ranks {size >> 10:7} KiB  {a * 1e6:9.0f} us; Open MPI ({best}) {b * 1e6:9.0f} us: {ratio:5.2f}x"
-        + (f"; gloo {slow * 1e6:9.0f} us: {slow / a:5.2f}x" if slow else ""))
+        + f"; without coherence {flush * 1e6:9.0f} us"
+        + (f"; limit {least / a:4.0%}" if least else "") + (f"; gloo {slow * 1e6:9.0f} us: {slow / a:5.2f}x" if slow else ""))
     return pairs
 
 
@@ -159,11 +167,12 @@ def collectives():
         if os.environ.get("BENCH_GLOO", "1") != "0":
             install("torch", "torch==2.13.0")
             gloo = Worker([PYTHON, "-W", "ignore", os.path.join("bench", "peers", "gloo_collectives.py"), str(ranks)])
-        with Worker([os.path.join(BUILD, "bench", "bench_collectives"), str(ranks)], {"OMP_NUM_THREADS": "1"}) as mine:
+        program, one = os.path.join(BUILD, "bench", "bench_collectives"), {"OMP_NUM_THREADS": "1"}
+        with Worker([program, str(ranks)], one) as mine, Worker([program, str(ranks), "131072", "write-back"], one) as flushed:
             about = peers["default"].about
             for kind in ("all-reduce", "reduce-scatter", "all-gather"):
                 for size in SIZES:
-                    pairs = collective(kind, size, ranks, mine, peers, gloo, table)
+                    pairs = collective(kind, size, ranks, mine, flushed, peers, gloo, table)
                     if kind == "all-reduce" and size >= 1 << 20:
                         logs.append([math.log(q / p) for p, q in pairs])
                         sums[0] += statistics.median(p for p, _ in pairs)
