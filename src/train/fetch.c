@@ -77,15 +77,15 @@ static enum hl_status compare(struct fetch *f, int *n_out, struct hl_diag *diag)
     enum hl_status status = hl_group_share(f->group, all, EACH, diag);
     if (status != HL_OK) return status;
     double wanted = all[HAS];
-    if (there == wanted) (void)snprintf(f->own, sizeof f->own, "%s", f->from);
-    mine[HAS] = there == wanted ? there : beside;
+    /* whole, and another: not ours to replace; those who read it find that it differs */
+    if (there != 0 || wanted == 0) (void)snprintf(f->own, sizeof f->own, "%s", f->from);
+    mine[HAS] = there != 0 ? there : beside;
     status = hl_group_share(f->group, all, EACH, diag);
     *n_out = 0;
     for (int r = 1; r < n && status == HL_OK && wanted != 0; r++) {
-        bool first = all[EACH * r + HAS] != wanted;
+        bool first = all[EACH * r + HAS] == 0;
         for (int q = 1; q < r; q++)
-            first &=
-                all[EACH * q + HAS] == wanted || all[EACH * q + PLACE] != all[EACH * r + PLACE];
+            first &= all[EACH * q + HAS] != 0 || all[EACH * q + PLACE] != all[EACH * r + PLACE];
         *n_out += first;
         if (first && r == rank) f->keeps = true;
     }

@@ -91,7 +91,6 @@ expect 0 '[rank 0] step 2/2' "$halley" launch --nnodes 2 --node-rank 0 --nproc-p
 wait $! || fail "the second machine: $(cat log1)"
 grep -qE '^rank 3 pid' log1 || fail "ranks of the second machine: $(cat log1)"
 # a disk of its own on each machine: the checkpoint that only the first has is sent to the other, once for all its ranks
-mkdir disk0 disk1
 go_on() {
     local options="--nnodes 2 --nproc-per-node 2 --rdzv-endpoint 127.0.0.1:$((port + 3)) --max-restarts 0"
     (cd disk1 && exec "$halley" launch --node-rank 1 $options train $small --output_dir own "$@") > log1 2>&1 &

@@ -144,13 +144,25 @@ static void test_sent_where_it_lacks(void **state) {
         assert_int_equal(s.n_sent, again ? 0 : 2);
         assert_true(s.n_writes[2] == 0 && (s.n_writes[1] == 0) == again); /* one writes */
     }
-    /* another checkpoint of that name gives way */
+    /* a broken one of that name gives way */
     char path[HL_PATH_CAPACITY];
     assert_true(hl_path_join(path, s.path[3], "manifest.json"));
     assert_int_equal(truncate(path, 5), 0);
     ranks_run(RANKS, RANKS_LANES, RANKS_PART, fetch, &s);
     assert_int_equal(s.n_sent, 1);
     expect_copy(&s, 3);
+    /* a whole one stays */
+    struct hl_trainer *t = new_trainer(&w);
+    struct hl_diag diag = {0};
+    assert_int_equal(hl_trainer_save(t, s.folder[3], NULL, NULL, &diag), HL_OK);
+    hl_trainer_free(t);
+    char command[300];
+    (void)snprintf(command, sizeof command, "rm -rf %s && mv %s/checkpoint-0 %s", s.path[3],
+                   s.folder[3], s.path[3]);
+    assert_int_equal(system(command), 0);
+    ranks_run(RANKS, RANKS_LANES, RANKS_PART, fetch, &s);
+    assert_int_equal(s.n_sent, 0);
+    assert_int_equal(s.status[3], HL_OK);
     end_scene(&s);
     close_world(&w);
 }
