@@ -424,6 +424,13 @@ static void receive_answer(struct wan *w) {
     }
 }
 
+static enum hl_status not_accepted(const struct wan *w, struct hl_diag *diag) {
+    return hl_fail(diag, HL_E_USER,
+                   "%s port %d does not accept this rank: its token is another one, or no rank 0 "
+                   "listens there",
+                   w->meeting_at.ip, w->meeting_at.port);
+}
+
 static void watch_meeting(struct wan *w) {
     struct event e;
     bool first = w->mail.wire.rank == 0;
@@ -434,10 +441,7 @@ static void watch_meeting(struct wan *w) {
         } else if (e.what != ZMQ_EVENT_DISCONNECTED) {
             w->n_strangers++;
             if (!first && ++w->n_rejections == MOST_REJECTIONS && !w->reached)
-                (void)hl_fail(&w->refused, HL_E_USER,
-                              "%s port %d does not accept this rank: its token is another one, or "
-                              "no rank 0 listens there",
-                              w->meeting_at.ip, w->meeting_at.port);
+                (void)not_accepted(w, &w->refused);
         }
     }
 }
@@ -564,6 +568,7 @@ static enum hl_status missing(struct wan *w, struct hl_diag *diag) {
         (void)snprintf(more, sizeof more,
                        "; %.100s is %s here, which other machines cannot reach: give an address",
                        w->place->address, at->ip);
+    if (!first && !w->reached && w->n_rejections > 0) return not_accepted(w, diag);
     if (!first && !w->reached)
         (void)hl_fail(&why, HL_E_TIMEOUT, "rank 0 did not answer at %s port %d within %lld s%s",
                       at->ip, at->port, s, more);
