@@ -96,6 +96,8 @@ for mpi in openmpi mpich; do
     cmp two/checkpoint-6/model.safetensors $mpi/checkpoint-6/model.safetensors || fail "threads and $mpi differ"
     grep -q '^step 6/6' $mpi/logs/ranks.log || fail "$mpi: $(cat $mpi/logs/ranks.log)"
     expect 2 'holds a run already' "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi
+    printf '#!/bin/sh\nmpirun.%s "$@"\nexit 0\n' $mpi > forgetful; chmod +x forgetful # MPICH's may lose a status
+    expect 2 'first failure: rank 0 in the phase start' env HALLEY_MPIRUN=./forgetful "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi
     timeout 150 "$halley" launch -n 2 --wire mpi train $small --max_steps 1000000 --output_dir $mpi-sig > log 2>&1 &
     pid=$!
     for i in $(seq 1 1000); do [ -s $mpi-sig/metrics.jsonl ] && break; sleep 0.1; done

