@@ -286,7 +286,7 @@ static void test_failures_are_named(void **state) {
     (void)state;
     break_rank_1(2, 20 * SECOND, killed);
     break_rank_1(4, 20 * SECOND, killed);
-    break_rank_1(3, 3 * SECOND, stopped); /* long before the collective's own deadline */
+    break_rank_1(3, 10 * SECOND, stopped); /* long before the collective's own deadline */
     break_rank_1(3, 20 * SECOND, gave_up);
     break_rank_1(2, 20 * SECOND, left_early);
 }
@@ -329,10 +329,11 @@ static void barrier(struct rank_context *r) {
 }
 
 static void test_another_token(void **state) {
-    struct job *j = job_new(2, 4 * SECOND);
+    struct job *j = job_new(2, 12 * SECOND); /* for rank 0: several rejections take seconds */
     struct hl_wire_place place = place_of(j, 1);
     (void)state;
     place.token = "not the token of this test";
+    place.timeout_ns = 60 * SECOND;
     start_rank(j, 0, NULL);
     start(j, 1, &place, NULL);
     expect_refused(j, 1, HL_E_USER, "its token is another one");
@@ -342,7 +343,7 @@ static void test_another_token(void **state) {
 }
 
 static void test_missing_ranks(void **state) {
-    struct job *j = job_new(4, SECOND);
+    struct job *j = job_new(4, 5 * SECOND);
     (void)state;
     start_rank(j, 0, NULL);
     start_rank(j, 2, NULL);
