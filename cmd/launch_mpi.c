@@ -184,16 +184,19 @@ static void explain(const struct by_mpi *x, struct hl_supervise_end *end) {
 }
 
 /* mpirun may end with 0 although its ranks did not: Hydra forgets what those said that were asked
- * to stop and, in one run of twenty of MPICH 4.2.1, what any said. The board does not. */
+ * to stop and, in one run of twenty of MPICH 4.2.1, what any said, or that it was killed. The board
+ * does not. */
 static void recall(const struct by_mpi *x, struct hl_supervise_end *end) {
     for (int r = 0; r < x->l->n_ranks; r++) {
         struct hl_board_entry e;
         hl_board_read(&x->board, r, &e);
-        if (e.status > end->status) end->status = e.status;
+        int was = e.status;
+        if (!was && e.phase >= 0 && e.phase != HL_PHASE_SHUTDOWN) was = HL_EXIT_PEER;
+        if (was > end->status) end->status = was;
     }
     if (end->status == 0 || end->status > 128) return;
     end->root = 0;
-    (void)snprintf(end->why, sizeof end->why, "a rank gave up, though mpirun ended with 0");
+    (void)snprintf(end->why, sizeof end->why, "a rank broke, though mpirun ended with 0");
     explain(x, end);
 }
 

@@ -97,6 +97,8 @@ for mpi in openmpi mpich; do
     grep -q '^step 6/6' $mpi/logs/ranks.log || fail "$mpi: $(cat $mpi/logs/ranks.log)"
     expect 2 'holds a run already' "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi
     printf '#!/bin/sh\nmpirun.%s "$@"\nexit 0\n' $mpi > forgetful; chmod +x forgetful # MPICH's may lose a status
+    HALLEY_FAULT=kill:1:forward:2 HALLEY_MPIRUN=./forgetful "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi-killed > log 2>&1 && fail "a rank that was killed: $(cat log)"
+    grep -qE 'first failure: rank 1 |a rank broke' log || fail "a rank that was killed: $(cat log)"
     expect 2 'first failure: rank 0 in the phase start' env HALLEY_MPIRUN=./forgetful "$halley" launch -n 2 --wire mpi train $small --max_steps 6 --output_dir $mpi
     timeout 150 "$halley" launch -n 2 --wire mpi train $small --max_steps 1000000 --output_dir $mpi-sig > log 2>&1 &
     pid=$!

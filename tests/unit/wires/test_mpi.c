@@ -316,7 +316,7 @@ static void expect(const struct mpi *mpi, int n, const char *body, int status, c
     }
     int was = start(mpi, "", n, body);
     /* MPICH 4.2.1 in one run of twenty */
-    bool forgets = !strcmp(mpi->library, "mpich") && times > 0;
+    bool forgets = !strcmp(mpi->library, "mpich");
     if (was == 124 || (was == 137 && !strcmp(mpi->library, "mpich")) ||
         (status >= 0 && was != status) || (status < 0 && was == 0 && !forgets) ||
         count(text) < times)
