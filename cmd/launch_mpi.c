@@ -184,7 +184,7 @@ static void explain(const struct by_mpi *x, struct hl_supervise_end *end) {
 }
 
 /* mpirun may end with 0 although its ranks did not: Hydra forgets what those said that were asked
- * to stop and, in one run of twenty of MPICH 4.2.1, what any said, or that it was killed. The board
+ * to stop and, with MPICH 4.2.1 (5 of 120 runs), what any said, or that it was killed. The board
  * does not. */
 static void recall(const struct by_mpi *x, struct hl_supervise_end *end) {
     for (int r = 0; r < x->l->n_ranks; r++) {

@@ -20,25 +20,16 @@ struct header {
 
 static enum hl_status explain(const struct link_talk *t, enum hl_status status, int rank,
                               int64_t waited_ns, struct hl_diag *diag) {
-    struct hl_peer p = {0};
-    char who[240], waits[48] = "";
+    char who[HL_PEER_TEXT];
     if (status == HL_E_PEER && t->wire->failed_rank >= 0) rank = t->wire->failed_rank;
     if (rank < 0)
         return hl_fail(diag, status, "waited %lld s for others to take a message",
                        (long long)(waited_ns / 1000000000));
-    t->wire->ops->peer(t->wire, rank, &p);
-    if (p.waits && status == HL_E_TIMEOUT)
-        (void)snprintf(waits, sizeof waits, "itself waiting for rank %d; ", p.waits_for);
-    (void)snprintf(who, sizeof who, "rank %d (%shost %s, pid %lld; last seen: %s of step %lld)",
-                   rank, waits, *p.host ? p.host : "not known", (long long)p.pid,
-                   hl_phase_name(p.phase), (long long)p.step);
+    (void)hl_peer_describe(t->wire, rank, status, who);
     if (status == HL_E_TIMEOUT)
         return hl_fail(diag, status, "waited %lld s for %s; a larger --timeout waits longer",
                        (long long)(waited_ns / 1000000000), who);
-    if (p.state == HL_PEER_FAILED) return hl_fail(diag, status, "%s gave up: %s", who, p.why);
-    return hl_fail(diag, status, "%s %s%s%s", who,
-                   p.state == HL_PEER_LEFT ? "has left the run" : "is gone", *p.why ? ": " : "",
-                   p.why);
+    return hl_fail(diag, status, "%s", who);
 }
 
 /* Whom this rank waits for is told after a while. */

@@ -103,6 +103,11 @@ enum hl_status hl_collective_wait(struct hl_group *group, struct hl_collective *
 void hl_group_give_up(struct hl_group *group, const char *why);
 /* Sleep until something may have changed, at most timeout_ns. */
 void hl_group_sleep(struct hl_group *group, int64_t timeout_ns);
+/* All have come here. Waits, as the next two. */
+enum hl_status hl_group_barrier(struct hl_group *group, struct hl_diag *diag) HL_MUST_CHECK;
+/* Rank 0's bytes, to all. */
+enum hl_status hl_group_broadcast(struct hl_group *group, void *data, size_t bytes,
+                                  struct hl_diag *diag) HL_MUST_CHECK;
 /* Each rank's k values, in rank order: all [n_ranks * k], own values in place. Waits. */
 enum hl_status hl_group_share(struct hl_group *group, double *all, int64_t k,
                               struct hl_diag *diag) HL_MUST_CHECK;

@@ -80,6 +80,13 @@ struct hl_wire_ops {
     /* Leave in good order (unless failed before) and free the wire. */
     void (*close)(struct hl_wire *wire);
 };
+enum { HL_PEER_TEXT = 480 };
+/* Whom to blame, for people: "rank 2 (host a, pid 5; last seen: save of step 3)". status
+ * HL_E_TIMEOUT: and for whom it waits itself; HL_E_PEER: and how it ended, " gave up: WHY", " is
+ * gone", " has left the run". returns its state */
+enum hl_peer_state hl_peer_describe(struct hl_wire *wire, int rank, enum hl_status status,
+                                    char out[HL_PEER_TEXT]);
+
 /* Wires and wrappers embed this first. */
 struct hl_wire {
     const struct hl_wire_ops *ops;

@@ -182,28 +182,21 @@ static const char *kind_name(enum hl_collective_kind kind) {
 
 static enum hl_status explain(struct hl_group *g, enum hl_status status,
                               const struct hl_collective *op, int rank, struct hl_diag *diag) {
-    struct hl_peer p = {0};
-    char who[240], waits[40] = "";
+    char who[HL_PEER_TEXT];
+    long long seconds = (long long)(g->timeout_ns / 1000000000);
     if (rank < 0)
         return hl_fail(diag, status, "rank %d waited %lld s for others to take its part of a %s",
-                       g->rank, (long long)(g->timeout_ns / 1000000000), kind_name(op->args.kind));
-    g->wire->ops->peer(g->wire, rank, &p);
-    if (p.waits && status == HL_E_TIMEOUT)
-        (void)snprintf(waits, sizeof waits, "itself waiting for rank %d; ", p.waits_for);
-    (void)snprintf(who, sizeof who, "rank %d (%shost %s, pid %lld; last seen: %s of step %lld)",
-                   rank, waits, *p.host ? p.host : "not known", (long long)p.pid,
-                   hl_phase_name(p.phase), (long long)p.step);
+                       g->rank, seconds, kind_name(op->args.kind));
+    enum hl_peer_state state = hl_peer_describe(g->wire, rank, status, who);
     if (status == HL_E_TIMEOUT)
         return hl_fail(
             diag, status,
             "waited %lld s for %s in %s, in the phase %s of step %lld; a larger --timeout "
             "waits longer",
-            (long long)(g->timeout_ns / 1000000000), who, kind_name(op->args.kind),
-            hl_phase_name(g->phase), (long long)g->step);
-    if (p.state == HL_PEER_FAILED) return hl_fail(diag, status, "%s gave up: %s", who, p.why);
-    return hl_fail(diag, status, "%s %s%s%s; noticed in the phase %s of step %lld", who,
-                   p.state == HL_PEER_LEFT ? "has left the run" : "is gone", *p.why ? ": " : "",
-                   p.why, hl_phase_name(g->phase), (long long)g->step);
+            seconds, who, kind_name(op->args.kind), hl_phase_name(g->phase), (long long)g->step);
+    if (state == HL_PEER_FAILED) return hl_fail(diag, status, "%s", who);
+    return hl_fail(diag, status, "%s; noticed in the phase %s of step %lld", who,
+                   hl_phase_name(g->phase), (long long)g->step);
 }
 
 static struct hl_stream read_stream(const struct hl_group *g, const struct hl_collective *op,
@@ -536,6 +529,21 @@ enum hl_status hl_collective_wait(struct hl_group *g, struct hl_collective *op,
     }
     yield(g);
     return status < 0 ? status : HL_OK;
+}
+
+enum hl_status hl_group_barrier(struct hl_group *g, struct hl_diag *diag) {
+    struct hl_collective op;
+    hl_collective_start(g, &(struct hl_collective_args){.kind = HL_BARRIER}, &op);
+    return hl_collective_wait(g, &op, diag);
+}
+
+enum hl_status hl_group_broadcast(struct hl_group *g, void *data, size_t bytes,
+                                  struct hl_diag *diag) {
+    struct hl_collective op;
+    const struct hl_collective_args args = {
+        .kind = HL_BROADCAST, .data = data, .n = (int64_t)bytes, .element_bytes = 1};
+    hl_collective_start(g, &args, &op);
+    return hl_collective_wait(g, &op, diag);
 }
 
 enum hl_status hl_group_share(struct hl_group *g, double *all, int64_t k, struct hl_diag *diag) {

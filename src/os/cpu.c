@@ -149,16 +149,24 @@ uint64_t hl_cpu_identity(void) {
     return mix(mix(hash, boot, strlen(boot)), group, strlen(group));
 }
 
+/* OMP_NUM_THREADS, when it is a number of threads; else 0. */
+static int by_variable(void) {
+    const char *variable = getenv("OMP_NUM_THREADS");
+    long wanted = variable ? strtol(variable, NULL, 10) : 0;
+    return wanted > 0 && wanted <= MOST_CPUS ? (int)wanted : 0;
+}
+
+bool hl_cpu_threads_asked(int64_t asked) { return asked > 0 || by_variable() > 0; }
+
 int hl_cpu_threads(const struct hl_cpu *cpu, int64_t asked, char *why, size_t capacity) {
     if (asked > 0) {
         (void)snprintf(why, capacity, "asked for");
         return asked > MOST_CPUS ? MOST_CPUS : (int)asked;
     }
-    const char *variable = getenv("OMP_NUM_THREADS");
-    long wanted = variable ? strtol(variable, NULL, 10) : 0;
-    if (wanted > 0 && wanted <= MOST_CPUS) {
+    int wanted = by_variable();
+    if (wanted) {
         (void)snprintf(why, capacity, "OMP_NUM_THREADS");
-        return (int)wanted;
+        return wanted;
     }
     int n =
         snprintf(why, capacity, "%d physical core%s", cpu->n_cores, cpu->n_cores == 1 ? "" : "s");

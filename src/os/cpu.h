@@ -2,6 +2,7 @@
 #ifndef HALLEY_OS_CPU_H
 #define HALLEY_OS_CPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,5 +32,7 @@ uint64_t hl_cpu_identity(void);
 /* Compute threads for a run: `asked` when it is above 0, else OMP_NUM_THREADS, else n_threads.
  * why: a phrase for people, such as "4 physical cores, limited to 2 by the affinity mask". */
 int hl_cpu_threads(const struct hl_cpu *cpu, int64_t asked, char *why, size_t capacity);
+/* Did somebody say how many, `asked` or OMP_NUM_THREADS? */
+bool hl_cpu_threads_asked(int64_t asked);
 
 #endif

@@ -128,7 +128,6 @@ enum hl_status hl_dp_init(const struct hl_strategy_env *env, enum hl_sliced slic
     s->env = *env;
     s->sliced = env->n_ranks > 1 ? as_sliced(env, sliced) : HL_SLICED_NOTHING;
     s->grad_windows = has_grad_windows(env, sliced);
-    s->each_micro = each_micro(env);
     size_t blocks = (size_t)env->layout->n_blocks;
     size_t floats = (size_t)hl_optimizer_scratch(env->optimizer, env->layout);
     s->scratch = hl_alloc(env->mem, floats, sizeof *s->scratch);
@@ -191,7 +190,8 @@ static bool has_room(const struct hl_dp *s, int block) {
 /* Will the gradient of the block, or of what is tied to it, be written? The head makes both in its
  * forward pass. */
 static bool needs_room(const struct hl_dp *s, int block, bool backward) {
-    return s->grad_windows && (backward || (s->each_micro && block == s->env.layout->n_blocks - 1));
+    return s->grad_windows &&
+           (backward || (each_micro(&s->env) && block == s->env.layout->n_blocks - 1));
 }
 
 /* Weights in slices: wait for the block's, and have the next block's sent meanwhile. Gradients in
@@ -222,7 +222,7 @@ enum hl_status hl_dp_block_exit(void *state, int block, bool backward, struct hl
 enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct hl_diag *diag) {
     struct hl_dp *s = state;
     struct hl_range range = s->env.layout->blocks[block];
-    if (!last_micro && !s->each_micro) return HL_OK;
+    if (!last_micro && !each_micro(&s->env)) return HL_OK;
     struct hl_collective_args args = reduce_of(&s->env, s->sliced, block);
     args.lane = lane(s, LANE_REDUCE);
     args.data = hl_engine_data(s->env.engine, HL_BUFFER_GRAD, range);

@@ -14,7 +14,6 @@ struct hl_dp {
     struct hl_strategy_env env;
     enum hl_sliced sliced;         /* NOTHING: all ranks update all; else each updates its slices */
     bool grad_windows;             /* gradients live in windows until they are reduced */
-    bool each_micro;               /* after every micro-batch */
     float *scratch;                /* the optimizer's */
     struct hl_collective *reduces; /* [n_blocks] */
     struct hl_collective

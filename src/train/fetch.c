@@ -26,14 +26,6 @@ struct fetch {
     struct hl_diag why;
 };
 
-static enum hl_status broadcast(struct fetch *f, void *data, size_t n, struct hl_diag *diag) {
-    struct hl_collective op;
-    const struct hl_collective_args args = {
-        .kind = HL_BROADCAST, .data = data, .n = (int64_t)n, .element_bytes = 1};
-    hl_collective_start(f->group, &args, &op);
-    return hl_collective_wait(f->group, &op, diag);
-}
-
 /* ---- who has what ---- */
 
 static double exact(uint64_t hash) { return (double)(hash >> EXACT_BITS); }
@@ -70,17 +62,13 @@ static enum hl_status compare(struct fetch *f, int *n_out, struct hl_diag *diag)
     enum { HAS, PLACE, EACH };
     double all[HL_MAX_RANKS * EACH];
     int rank = hl_group_rank(f->group), n = hl_group_n_ranks(f->group);
-    double there = identity(f, f->from), beside = f->leads ? 0 : identity(f, f->own);
-    double *mine = all + EACH * rank;
+    double there = identity(f, f->from), *mine = all + EACH * rank;
     mine[PLACE] = place(f);
-    mine[HAS] = there; /* rank 0's must be known before either is chosen */
+    mine[HAS] = there != 0 || f->leads ? there : identity(f, f->own);
     enum hl_status status = hl_group_share(f->group, all, EACH, diag);
-    if (status != HL_OK) return status;
-    double wanted = all[HAS];
+    double wanted = status == HL_OK ? all[HAS] : 0;
     /* whole, and another: not ours to replace; those who read it find that it differs */
     if (there != 0 || wanted == 0) (void)snprintf(f->own, sizeof f->own, "%s", f->from);
-    mine[HAS] = there != 0 ? there : beside;
-    status = hl_group_share(f->group, all, EACH, diag);
     *n_out = 0;
     for (int r = 1; r < n && status == HL_OK && wanted != 0; r++) {
         bool first = all[EACH * r + HAS] == 0;
@@ -109,7 +97,7 @@ static enum hl_status pass_piece(struct fetch *f, int file, const char *path, in
                                  struct hl_out_file *out, struct hl_diag *diag) {
     if (f->leads && f->status == HL_OK)
         note(f, hl_fs_read_exact(f->fs, file, path, f->piece, n, at, &f->why));
-    enum hl_status status = broadcast(f, f->piece, n, diag);
+    enum hl_status status = hl_group_broadcast(f->group, f->piece, n, diag);
     if (status == HL_OK && f->keeps && f->status == HL_OK)
         note(f, hl_out_write(out, f->piece, n, &f->why));
     return status;
@@ -120,7 +108,7 @@ static enum hl_status pass_file(struct fetch *f, struct header *h, struct hl_dia
     struct hl_out_file out;
     uint64_t xxh3 = 0;
     int file = -1;
-    enum hl_status status = broadcast(f, h, sizeof *h, diag);
+    enum hl_status status = hl_group_broadcast(f->group, h, sizeof *h, diag);
     if (status != HL_OK) return status;
     h->name[sizeof h->name - 1] = 0;
     bool fits = hl_plain_name(h->name) && h->bytes >= 0 &&
@@ -166,7 +154,7 @@ static enum hl_status pass_files(struct fetch *f, struct hl_diag *diag) {
     struct header h = {{0}, 0, 0};
     if (f->leads) note(f, hl_manifest_read(f->mem, f->fs, f->from, &manifest, NULL, &f->why));
     int64_t n = f->status == HL_OK ? manifest.n_files + 1 : 0;
-    enum hl_status status = broadcast(f, &n, sizeof n, diag);
+    enum hl_status status = hl_group_broadcast(f->group, &n, sizeof n, diag);
     if (n == 0) note(f, hl_fail(&f->why, HL_E_IO, "rank 0 cannot read %.300s", f->from));
     for (int64_t i = 0; i < n && status == HL_OK; i++) {
         if (f->leads) describe(f, &manifest, i, &h);
@@ -214,13 +202,6 @@ static enum hl_status send(struct fetch *f, struct hl_diag *diag) {
     return f->status;
 }
 
-/* All have what they will read. */
-static enum hl_status meet(struct fetch *f, struct hl_diag *diag) {
-    struct hl_collective op;
-    hl_collective_start(f->group, &(struct hl_collective_args){.kind = HL_BARRIER}, &op);
-    return hl_collective_wait(f->group, &op, diag);
-}
-
 enum hl_status hl_fetch_checkpoint(struct hl_mem *mem, struct hl_fs *fs, struct hl_group *group,
                                    const char *output_dir, char path[HL_PATH_CAPACITY],
                                    int *n_sent_out, struct hl_diag *diag) {
@@ -240,7 +221,8 @@ enum hl_status hl_fetch_checkpoint(struct hl_mem *mem, struct hl_fs *fs, struct 
     enum hl_status status = compare(&f, n_sent_out, diag);
     if (status == HL_OK && *n_sent_out > 0) {
         status = send(&f, diag);
-        if (status == HL_OK) status = meet(&f, diag);
+        if (status == HL_OK)
+            status = hl_group_barrier(group, diag); /* all have what they will read */
     }
     if (status == HL_OK && !f.leads) (void)snprintf(path, HL_PATH_CAPACITY, "%s", f.own);
     return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/threads.h"
+#include "os/cpu.h"
 #include "os/fs.h"
 #include "train/state.h"
 
@@ -238,7 +239,7 @@ static void keep_threads(struct hl_trainer *t, const char *made_with) {
     json_t *then = made_with ? json_loads(made_with, 0, NULL) : NULL;
     json_int_t n = json_integer_value(json_object_get(then, "threads"));
     json_decref(then);
-    if (t->threads_asked || n <= 0 || n >= t->threads) return;
+    if (hl_cpu_threads_asked(t->setup.options->threads) || n <= 0 || n >= t->threads) return;
     (void)snprintf(t->threads_why, sizeof t->threads_why,
                    "as before, for the same bits; --threads %d takes all cores", t->threads);
     t->threads = (int)n;

@@ -108,16 +108,11 @@ static enum hl_status look_for_resume(struct run *r, char *path, size_t capacity
 /* Rank 0 looks and tells the others: a folder may change while they look. */
 static enum hl_status tell_resume(struct run *r, char *path, size_t capacity,
                                   struct hl_diag *diag) {
-    struct hl_group *group = r->setup->trainer.group;
-    struct hl_collective op;
     enum hl_status status = HL_OK;
     memset(path, 0, capacity);
     if (r->leads) status = look_for_resume(r, path, capacity, diag);
-    if (status != HL_OK || hl_group_n_ranks(group) == 1) return status;
-    const struct hl_collective_args args = {
-        .kind = HL_BROADCAST, .data = path, .n = (int64_t)capacity, .element_bytes = 1};
-    hl_collective_start(group, &args, &op);
-    return hl_collective_wait(group, &op, diag);
+    if (status != HL_OK) return status;
+    return hl_group_broadcast(r->setup->trainer.group, path, capacity, diag);
 }
 
 /* ... and sends it to machines that do not have it. */
@@ -456,14 +451,6 @@ static void say_stopped(struct run *r, enum hl_run_end end) {
     say(r, text);
 }
 
-/* All ranks are here. */
-static enum hl_status meet(struct run *r, struct hl_diag *diag) {
-    struct hl_collective op;
-    hl_collective_start(r->setup->trainer.group, &(struct hl_collective_args){.kind = HL_BARRIER},
-                        &op);
-    return hl_collective_wait(r->setup->trainer.group, &op, diag);
-}
-
 static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag *diag) {
     bool alone = hl_group_n_ranks(r->setup->trainer.group) == 1;
     *end = HL_RUN_DONE;
@@ -488,7 +475,8 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
     }
     enum hl_status status = save(r, diag);
     /* whoever is done does not come back when another rank is lost */
-    if (status == HL_OK && r->elastic.path) status = meet(r, diag);
+    if (status == HL_OK && r->elastic.path)
+        status = hl_group_barrier(r->setup->trainer.group, diag);
     if (status == HL_OK) say_stopped(r, *end);
     return status;
 }
@@ -566,7 +554,7 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
         status = hl_run_folder_check(hl_fs_os(), r->o->output_dir,
                                      going_on || r->o->overwrite_output_dir, diag);
     if (status == HL_OK) status = open_trainer(r, resume, diag);
-    if (status == HL_OK) status = meet(r, diag);
+    if (status == HL_OK) status = hl_group_barrier(r->setup->trainer.group, diag);
     if (status == HL_OK && r->leads) status = hl_elastic_make(&r->elastic, r->t, diag);
     if (status == HL_OK && r->leads) status = take_folder(r, going_on, diag);
     /* from here on a generation that follows goes on in the folder */

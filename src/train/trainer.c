@@ -207,7 +207,6 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
     hl_cpu_share(&cpu, setup->n_local_ranks);
     t->threads =
         hl_cpu_threads(&cpu, setup->options->threads, t->threads_why, sizeof t->threads_why);
-    t->threads_asked = setup->options->threads > 0 || !strcmp(t->threads_why, "OMP_NUM_THREADS");
     memcpy(t->processor, cpu.name, sizeof t->processor);
     hl_threads_set(t->threads);
     hl_denormals_off();

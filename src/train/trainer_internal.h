@@ -12,7 +12,6 @@ struct hl_trainer {
     struct hl_mem *mem;
     struct hl_trainer_setup setup;
     int threads;
-    bool threads_asked; /* by option or variable; else all cores */
     char threads_why[160], processor[96];
     struct hl_model *model;
     const struct hl_kernels *kernels;

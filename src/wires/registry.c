@@ -1,4 +1,5 @@
 /* Which wires exist. */
+#include <stdio.h>
 #include <string.h>
 
 #include "halley/option.h"
@@ -29,4 +30,23 @@ const char *hl_phase_name(enum hl_phase phase) {
     static const char *const names[] = {"start",  "data",       "forward", "backward",
                                         "update", "evaluation", "save",    "shutdown"};
     return (size_t)phase < sizeof names / sizeof *names ? names[phase] : "?";
+}
+
+enum hl_peer_state hl_peer_describe(struct hl_wire *wire, int rank, enum hl_status status,
+                                    char out[HL_PEER_TEXT]) {
+    struct hl_peer p = {0};
+    char waits[48] = "";
+    wire->ops->peer(wire, rank, &p);
+    if (p.waits && status == HL_E_TIMEOUT)
+        (void)snprintf(waits, sizeof waits, "itself waiting for rank %d; ", p.waits_for);
+    int n = snprintf(out, HL_PEER_TEXT, "rank %d (%shost %s, pid %lld; last seen: %s of step %lld)",
+                     rank, waits, *p.host ? p.host : "not known", (long long)p.pid,
+                     hl_phase_name(p.phase), (long long)p.step);
+    if (status == HL_E_PEER && n > 0 && n < HL_PEER_TEXT)
+        (void)snprintf(out + n, HL_PEER_TEXT - (size_t)n, " %s%s%s",
+                       p.state == HL_PEER_FAILED ? "gave up"
+                       : p.state == HL_PEER_LEFT ? "has left the run"
+                                                 : "is gone",
+                       *p.why || p.state == HL_PEER_FAILED ? ": " : "", p.why);
+    return p.state;
 }

@@ -115,17 +115,9 @@ static enum hl_status look(struct rank_run *k, struct hl_diag *diag) {
     return status;
 }
 
-/* All have joined, and go on together. */
-static enum hl_status barrier(struct hl_group *group, struct hl_diag *diag) {
-    const struct hl_collective_args args = {.kind = HL_BARRIER};
-    struct hl_collective op;
-    hl_collective_start(group, &args, &op);
-    return hl_collective_wait(group, &op, diag);
-}
-
 static enum hl_status train(struct rank_run *k, struct hl_diag *diag) {
     const struct law_plan *p = &k->run->plan;
-    enum hl_status status = barrier(k->t->setup.group, diag);
+    enum hl_status status = hl_group_barrier(k->t->setup.group, diag); /* all have joined */
     if (status == HL_OK && p->resume_from) status = hl_trainer_resume(k->t, p->resume_from, diag);
     k->seen->n_parameters = k->t->model->layout.n_parameters;
     k->seen->counts[LAW_AT_START] = count(k->r, k->probe);

@@ -118,9 +118,11 @@ static void test_threads(void **state) {
     assert_int_equal(setenv("OMP_NUM_THREADS", "3", 1), 0);
     assert_int_equal(hl_cpu_threads(&cpu, 0, why, sizeof why), 3);
     assert_string_equal(why, "OMP_NUM_THREADS");
+    assert_true(hl_cpu_threads_asked(0));
     assert_int_equal(hl_cpu_threads(&cpu, 7, why, sizeof why), 7);
     assert_int_equal(hl_cpu_threads(&cpu, INT64_MAX, why, sizeof why), 8192);
     assert_int_equal(setenv("OMP_NUM_THREADS", "junk", 1), 0);
+    assert_true(hl_cpu_threads_asked(1) && !hl_cpu_threads_asked(0));
     assert_int_equal(hl_cpu_threads(&cpu, 0, why, sizeof why), 2);
     assert_int_equal(unsetenv("OMP_NUM_THREADS"), 0);
 }
