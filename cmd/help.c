@@ -5,6 +5,7 @@
 
 #include "cmd_common.h"
 #include "command.h"
+#include "halley/codec.h"
 #include "halley/wire.h"
 #include "help_topics.h"
 
@@ -30,6 +31,11 @@ static void list_wires(void) {
         print_entry((*w)->name, (*w)->summary, NULL);
 }
 
+static void list_codecs(void) {
+    for (const struct hl_codec *const *c = hl_codecs(); *c; c++)
+        print_entry((*c)->name, (*c)->summary, (*c)->paper);
+}
+
 static void list_models(void) {
     for (const struct hl_model_preset_row *row = hl_model_presets(); row->name; row++)
         print_entry(row->name, row->summary, NULL);
@@ -42,6 +48,7 @@ static const struct {
     {"strategies", "Strategies in this build (--strategy NAME):", list_strategies},
     {"optimizers", "Optimizers in this build (--optim NAME):", list_optimizers},
     {"wires", "Wires in this build (--wire NAME):", list_wires},
+    {"codecs", "Codecs in this build, bytes for an element:", list_codecs},
     {"models", "Presets in this build (--model NAME):", list_models},
 };
 

@@ -4,6 +4,7 @@
 
 #include "halley/checkpoint.h"
 #include "halley/cluster.h"
+#include "halley/codec.h"
 #include "halley/data.h"
 #include "halley/kernels.h"
 #include "halley/layout.h"

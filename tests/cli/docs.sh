@@ -20,6 +20,7 @@ listed() { # topic, file, macro
 listed strategies src/strategies/strategies.def HL_STRATEGY
 listed optimizers src/optimizers/optimizers.def HL_OPTIMIZER
 listed wires src/wires/wires.def HL_WIRE
+listed codecs src/codecs/codecs.def HL_CODEC
 "$halley" help models >"$out"
 grep -q '^  gpt2-124m  .*12 layers' "$out" || fail "halley help models lists no presets"
 
