@@ -2,11 +2,15 @@
  * that ours and a peer's process can be asked in turn. Prints "ready" with what a reader should
  * know, then a number per question.
  *
- *     bench_worker step f32|bf16 [recompute]   asks: step (seconds), products (library), halley
- * (our products), loss bench_worker attention f32|bf16 T        asks: run bench_worker adamw
- * f32|bf16              asks: run, copy bench_worker head f32|bf16               asks: run, logits
- * (bytes) bench_worker loader FILE TOKENIZER       asks: run (seconds to read and tokenise the file
- * with one thread) Every subject answers: peak and resident (bytes). */
+ * - bench_worker step f32|bf16 [recompute]: step (seconds), products (library), halley (our
+ *   products), loss
+ * - bench_worker attention f32|bf16 T: run
+ * - bench_worker adamw f32|bf16: run, copy
+ * - bench_worker head f32|bf16: run, logits (bytes)
+ * - bench_worker codec NAME: encode, decode, feedback, copy
+ * - bench_worker loader FILE TOKENIZER: run (seconds to read and tokenise the file with one thread)
+ *
+ * Every subject answers: peak and resident (bytes). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +34,7 @@ struct worker {
     struct bench_attention *attention;
     struct bench_adamw *adamw;
     struct bench_head *head;
+    struct bench_codec *codec;
     struct hl_tokenizer *tokenizer;
     char *file;
 };
@@ -92,7 +97,25 @@ static enum hl_status ask_run(struct worker *w, double *out, struct hl_diag *dia
 
 static enum hl_status ask_copy(struct worker *w, double *out, struct hl_diag *diag) {
     (void)diag;
-    *out = bench_adamw_copy(w->adamw);
+    *out = w->codec ? bench_codec_copy(w->codec) : bench_adamw_copy(w->adamw);
+    return HL_OK;
+}
+
+static enum hl_status ask_encode(struct worker *w, double *out, struct hl_diag *diag) {
+    (void)diag;
+    *out = bench_codec_encode(w->codec);
+    return HL_OK;
+}
+
+static enum hl_status ask_decode(struct worker *w, double *out, struct hl_diag *diag) {
+    (void)diag;
+    *out = bench_codec_decode(w->codec);
+    return HL_OK;
+}
+
+static enum hl_status ask_feedback(struct worker *w, double *out, struct hl_diag *diag) {
+    (void)diag;
+    *out = bench_codec_feedback(w->codec);
     return HL_OK;
 }
 
@@ -119,7 +142,8 @@ static const struct {
     enum hl_status (*answer)(struct worker *w, double *out, struct hl_diag *diag);
 } questions[] = {{"step", ask_step},     {"loss", ask_loss},         {"products", ask_products},
                  {"halley", ask_halley}, {"run", ask_run},           {"copy", ask_copy},
-                 {"peak", ask_peak},     {"resident", ask_resident}, {"logits", ask_logits}};
+                 {"peak", ask_peak},     {"resident", ask_resident}, {"logits", ask_logits},
+                 {"encode", ask_encode}, {"decode", ask_decode},     {"feedback", ask_feedback}};
 
 /* ---- subjects ---- */
 
@@ -128,6 +152,8 @@ static enum hl_status prepare(struct worker *w, int n, char **words, struct hl_d
         w->file = words[1];
         return hl_tokenizer_open(w->mem, words[2], &w->tokenizer, diag);
     }
+    if (n == 2 && !strcmp(words[0], "codec"))
+        return bench_codec_new(w->mem, words[1], 32000000, &w->codec, diag);
     w->dtype = n > 1 && !strcmp(words[1], "bf16") ? HL_BF16 : HL_F32;
     if (n > 1 && !strcmp(words[0], "step")) {
         struct bench_step_setup setup = {"gpt2-124m",
@@ -145,9 +171,9 @@ static enum hl_status prepare(struct worker *w, int n, char **words, struct hl_d
         return bench_adamw_new(w->mem, w->dtype, 32000000, &w->adamw, diag);
     if (n == 2 && !strcmp(words[0], "head"))
         return bench_head_new(w->mem, w->dtype, ROWS * TOKENS, &w->head, diag);
-    return hl_fail(
-        diag, HL_E_USER,
-        "usage: bench_worker step|attention|adamw|head|loader ...; see the head of bench_worker.c");
+    return hl_fail(diag, HL_E_USER,
+                   "usage: bench_worker step|attention|adamw|head|codec|loader ...; see the head "
+                   "of bench_worker.c");
 }
 
 static enum hl_status answer(struct worker *w, const char *question, struct hl_diag *diag) {
@@ -192,6 +218,7 @@ int main(int argc, char **argv) {
     bench_attention_free(w.attention);
     bench_adamw_free(w.adamw);
     bench_head_free(w.head);
+    bench_codec_free(w.codec);
     hl_tokenizer_free(w.tokenizer);
     if (!status) return 0;
     (void)fprintf(stderr, "bench_worker: %s\n", diag.text);

@@ -91,16 +91,20 @@ def cpu():
     return f"{name}, {len(os.sched_getaffinity(0))} logical processors"
 
 
+def save(result):
+    os.makedirs(OUT, exist_ok=True)
+    with open(os.path.join(OUT, result["name"] + ".json"), "w") as file:
+        json.dump(result, file, indent=2)
+        file.write("\n")
+
+
 def write(name, value, unit, peer, peer_value, ratios, goal, **more):
     """One result: a JSON file and a line for people."""
     ordered = sorted(ratios)
     q1, middle, q3 = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
     result = {"name": name, "value": value, "unit": unit, "peer": peer, "peer_value": peer_value, "ratio": middle, "goal": goal,
               "cpu": cpu(), "spread": {"min": ordered[0], "q1": q1, "q3": q3, "max": ordered[-1]}, "n_pairs": len(ordered), **more}
-    os.makedirs(OUT, exist_ok=True)
-    with open(os.path.join(OUT, name + ".json"), "w") as file:
-        json.dump(result, file, indent=2)
-        file.write("\n")
+    save(result)
     verdict = "met" if middle >= goal else "missed"
     say(f"{name:17s} {value:.5g} {unit}; {peer}: {peer_value:.5g}; ratio {middle:.3f}"
         f" (quartiles {q1:.3f} .. {q3:.3f}, {len(ordered)} pairs), goal {goal:.3g}: {verdict}")

@@ -10,6 +10,7 @@ BENCH_TEXT      a text file for `loader`          BENCH_PIP      more arguments 
 LLMC_TREE       a checkout of llm.c: `llmc` is measured too
 PRESET          the build that is measured (release)"""
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -19,7 +20,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ranks
 import recovery
-from common import BUILD, HALLEY, OUT, PAIRS, PYTHON, Failed, Impossible, Worker, in_turn, install, ours, say, write
+from common import BUILD, HALLEY, OUT, PAIRS, PYTHON, Failed, Impossible, Worker, in_turn, install, ours, save, say, write
 
 GIB = 1 << 30
 
@@ -118,6 +119,25 @@ def adamw():
         with ours("adamw", kind) as mine:
             mine.ask("run"), mine.ask("copy")
             compare(name, mine, "run", mine, "copy", "copy of as many bytes", 0.85, "GB/s", lambda s: 32e6 * size / s * 1e-9)
+
+
+def codecs():
+    """Both ways of every codec, in bytes of f32; codecs.json is the slowest of them."""
+    with open(os.path.join("src", "codecs", "codecs.def")) as registry:
+        names = re.findall(r"^HL_CODEC\((\w+)\)", registry.read(), re.M)
+    results = []
+    for name in names:
+        with ours("codec", name) as mine:
+            for way in ("encode", "decode"):
+                mine.ask(way), mine.ask("copy")
+                results.append(compare(f"codecs-{name}-{way}", mine, way, mine, "copy", "copy of the f32 array", 0.6, "GB/s",
+                                       lambda s: 128e6 / s * 1e-9))
+            mine.ask("feedback")
+            share = statistics.median(q / p for p, q in in_turn(lambda: mine.ask("feedback"), lambda: mine.ask("copy")))
+            say(f"  {name} with error feedback: {share:.2f} of a copy")
+    slowest = min(results, key=lambda result: result["ratio"])
+    save({**slowest, "name": "codecs", "case": slowest["name"]})
+    say(f"codecs            the slowest is {slowest['name']}: ratio {slowest['ratio']:.3f}")
 
 
 def head():
@@ -257,7 +277,7 @@ def llmc():
     write("llmc", 1024 / a, "tok/s", "llm.c train_gpt2.c, gcc", 1024 / b, [q / p for p, q in pairs], 6)
 
 
-BENCHES = {"step-f32": step_f32, "step-bf16": step_bf16, "attention": attention, "adamw": adamw, "head": head, "memory": memory,
+BENCHES = {"step-f32": step_f32, "step-bf16": step_bf16, "attention": attention, "adamw": adamw, "codecs": codecs, "head": head, "memory": memory,
            "start": start, "loader": loader, "llmc": llmc, "collectives": ranks.collectives, "scaling": ranks.scaling,
            "links": ranks.links, "rack": ranks.rack, "recovery": recovery.recovery}
 

@@ -92,6 +92,16 @@ double bench_adamw_run(struct bench_adamw *adamw);
 double bench_adamw_copy(struct bench_adamw *adamw); /* a plain copy that moves as many bytes */
 double bench_adamw_bytes(const struct bench_adamw *adamw);
 
+/* n elements through a codec. errors HL_E_USER: there is no such codec */
+struct bench_codec;
+enum hl_status bench_codec_new(struct hl_mem *mem, const char *name, int64_t n,
+                               struct bench_codec **out, struct hl_diag *diag) HL_MUST_CHECK;
+void bench_codec_free(struct bench_codec *codec);
+double bench_codec_encode(struct bench_codec *codec);
+double bench_codec_decode(struct bench_codec *codec);
+double bench_codec_feedback(struct bench_codec *codec); /* encode with error feedback */
+double bench_codec_copy(struct bench_codec *codec);     /* a plain copy of the f32 array */
+
 /* Final norm, product with the vocabulary, cross entropy and their backward, N tokens of GPT-2
  * 124M's head. */
 struct bench_head;
@@ -106,5 +116,7 @@ enum hl_status bench_head_run(struct bench_head *head, double *seconds_out,
 double bench_now(void);
 void bench_fill(void *x, enum hl_dtype dtype, int64_t n, float scale);
 double bench_median(double *x, int n); /* sorts x */
+/* Seconds of a plain copy by all threads. */
+double bench_copy(void *to, const void *from, size_t bytes);
 
 #endif

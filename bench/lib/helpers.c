@@ -1,5 +1,7 @@
-/* Time, numbers to compute with, medians. */
+/* Time, numbers to compute with, medians, a copy to compare with. */
+#include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 #include "os/clock.h"
@@ -23,4 +25,16 @@ static int ascending(const void *a, const void *b) {
 double bench_median(double *x, int n) {
     qsort(x, (size_t)n, sizeof *x, ascending);
     return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+}
+
+double bench_copy(void *to, const void *from, size_t bytes) {
+    double start = bench_now();
+#pragma omp parallel
+    {
+        size_t n = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num(),
+               part = bytes / n / 64 * 64;
+        memcpy((char *)to + me * part, (const char *)from + me * part,
+               me == n - 1 ? bytes - me * part : part);
+    }
+    return bench_now() - start;
 }

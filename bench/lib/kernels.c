@@ -1,6 +1,5 @@
 /* Attention, the update and the head on their own. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "bench.h"
@@ -138,17 +137,7 @@ double bench_adamw_run(struct bench_adamw *s) {
     return bench_now() - start;
 }
 
-double bench_adamw_copy(struct bench_adamw *s) {
-    double start = bench_now();
-#pragma omp parallel
-    {
-        size_t n = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num(),
-               part = s->copy_bytes / n / 64 * 64;
-        memcpy(s->to + me * part, s->from + me * part,
-               me == n - 1 ? s->copy_bytes - me * part : part);
-    }
-    return bench_now() - start;
-}
+double bench_adamw_copy(struct bench_adamw *s) { return bench_copy(s->to, s->from, s->copy_bytes); }
 
 double bench_adamw_bytes(const struct bench_adamw *s) { return 2.0 * (double)s->copy_bytes; }
 

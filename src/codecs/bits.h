@@ -64,18 +64,18 @@ static HL_INLINE uint32_t hl_round_bits(float x) { return hl_bits(x + 12582912.0
 
 /* ---- two codes of four bits to a byte, the earlier one in the low half ---- */
 
-/* q_n [n + 1], codes 0..15; where n is odd the last high half is 0. */
-static HL_INLINE void hl_nibbles_pack(int64_t n, uint8_t *q_n, uint8_t *out) {
-    if (n % 2) q_n[n] = 0;
-    for (int64_t i = 0; i < (n + 1) / 2; i++) out[i] = (uint8_t)(q_n[2 * i] | q_n[2 * i + 1] << 4);
+/* q_n codes 0..15; where n is odd the last high half is 0. */
+static HL_INLINE void hl_nibbles_pack(int64_t n, const uint8_t *q_n, uint8_t *out) {
+    for (int64_t i = 0; i < n / 2; i++) out[i] = (uint8_t)(q_n[2 * i] | q_n[2 * i + 1] << 4);
+    if (n % 2) out[n / 2] = q_n[n - 1];
 }
 
-/* q_n [n + 1] */
 static HL_INLINE void hl_nibbles_unpack(int64_t n, const uint8_t *in, uint8_t *q_n) {
-    for (int64_t i = 0; i < (n + 1) / 2; i++) {
+    for (int64_t i = 0; i < n / 2; i++) {
         q_n[2 * i] = in[i] & 15;
         q_n[2 * i + 1] = (uint8_t)(in[i] >> 4);
     }
+    if (n % 2) q_n[n - 1] = in[n / 2] & 15;
 }
 
 #endif

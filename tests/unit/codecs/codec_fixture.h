@@ -170,6 +170,25 @@ static inline void codec_test_bits(void **state) {
         }
 }
 
+/* The product is rounded before the sum: never fused. */
+static inline void codec_test_add(void **state) {
+    const struct hl_codec *codec = codec_named(*state);
+    enum { N = 1000 };
+    float *x = codec_numbers(CODEC_NORMAL, N, 0), *y = codec_numbers(CODEC_NORMAL, N, N),
+          decoded[N];
+    uint8_t codes[N * 4];
+    assert_int_equal(codec->encode(N, x, codes), HL_OK);
+    codec->decode(N, codes, decoded);
+    memcpy(x, y, N * sizeof *x);
+    codec->add(N, 0.3f, codes, y);
+    for (int i = 0; i < N; i++) {
+        const volatile float product = 0.3f * decoded[i];
+        assert_true(y[i] == x[i] + product);
+    }
+    free(y);
+    free(x);
+}
+
 /* ---- what may be encoded ---- */
 
 static inline void codec_test_finite(void **state) {
@@ -337,6 +356,7 @@ static inline int codec_main(const char *name, CMUnitTestFunction format,
         cmocka_unit_test(format),
         cmocka_unit_test(rounding),
         cmocka_unit_test_prestate(codec_test_bits, copy),
+        cmocka_unit_test_prestate(codec_test_add, copy),
         cmocka_unit_test_prestate(codec_test_finite, copy),
         cmocka_unit_test_prestate(codec_test_refused, copy),
         cmocka_unit_test_prestate(codec_test_law, copy),
