@@ -68,4 +68,12 @@ enum hl_status hl_report_write(struct hl_mem *mem, const char *const *run_dirs, 
                                const char *html_path, const char *svg_path, struct hl_log *log,
                                struct hl_diag *diag) HL_MUST_CHECK;
 
+/* The same for runs that differ in their strategy (halley compare): the loss against tokens,
+ * seconds and bytes, what they waited, and what they sent beside what the strategy's cost says.
+ * about: a line about the circumstances, NULL: none. svg_path gets the loss against seconds alone.
+ * errors as hl_report_write */
+enum hl_status hl_report_compare(struct hl_mem *mem, const char *const *run_dirs, int n_runs,
+                                 const char *about, const char *html_path, const char *svg_path,
+                                 struct hl_log *log, struct hl_diag *diag) HL_MUST_CHECK;
+
 #endif

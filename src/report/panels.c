@@ -156,10 +156,13 @@ static const struct panel known[] = {
     {"tokens_per_second", "Speed", "tokens per second", true, true},
     {"data_wait_ms", "Waiting for data", "ms per step", true, true},
     {"mfu", "Use of the machine", "share of its product peak", true, true},
+    {"comm_wait_ms", "Waiting for other ranks", "ms per step", true, true},
+    {"busy", "Not waiting for them", "share of the steps' time", true, true},
+    {"comm_bytes_out", "Sent by rank 0", "bytes per step", true, true},
 };
-static const char *const elsewhere[] = {
-    "loss",  "eval_loss", "tokens",      "seconds",
-    "epoch", "step_ms",   "eval_runtime"}; /* shown by other means */
+static const char *const elsewhere[] = {"loss",         "eval_loss",    "tokens",
+                                        "seconds",      "epoch",        "step_ms",
+                                        "eval_runtime", "train_runtime"}; /* shown by other means */
 enum { N_KNOWN = sizeof known / sizeof *known, N_ELSEWHERE = sizeof elsewhere / sizeof *elsewhere };
 
 static void small_panel(struct hl_buf *out, const struct hl_run *runs, int n_runs,

@@ -35,6 +35,7 @@ struct run {
     /* since the last metrics row */
     int64_t tokens, n_steps;
     double seconds, data_wait;
+    int64_t started_ns;             /* when the first step began */
     struct hl_group_counts counted; /* of the group, until then */
     int64_t snapshot_ns;            /* of elastic.written_ns, until then */
     double step_seconds;            /* smoothed, for the ETA */
@@ -149,9 +150,10 @@ static enum hl_status write_records(struct run *r, struct hl_diag *diag) {
     hl_buf_printf(
         &text,
         ", \"threads\": %d, \"train_tokens\": %lld, \"validation_tokens\": %lld, \"halley\": "
-        "\"%s\"}\n",
+        "\"%s\", \"strategy\": \"%s\", \"ranks\": %d, \"sent_bytes_per_step\": %.0f}\n",
         r->t->threads, (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_TRAIN),
-        (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION), HALLEY_VERSION);
+        (long long)hl_dataset_n_tokens(r->t->setup.dataset, HL_SPLIT_VALIDATION), HALLEY_VERSION,
+        r->t->strategy->name, hl_group_n_ranks(r->setup->trainer.group), r->t->sent_bytes_per_step);
     status = text.failed
                  ? hl_fail_memory(diag, text.n, "run.json")
                  : hl_run_folder_write(hl_fs_os(), r->o->output_dir, "run.json", text.data, diag);
@@ -331,6 +333,8 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, const d
         row[n++] = (struct hl_metric){"eval_loss", *eval_loss, false};
         row[n++] = (struct hl_metric){"eval_runtime", eval_seconds, false};
     }
+    row[n++] =
+        (struct hl_metric){"train_runtime", 1e-9 * (double)(hl_clock_ns() - r->started_ns), false};
     row[n++] = (struct hl_metric){"tokens_per_second", rate, false};
     row[n++] = (struct hl_metric){"step_ms", steps > 0 ? 1e3 * r->seconds / steps : 0, false};
     row[n++] =
@@ -454,6 +458,7 @@ static void say_stopped(struct run *r, enum hl_run_end end) {
 static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag *diag) {
     bool alone = hl_group_n_ranks(r->setup->trainer.group) == 1;
     *end = HL_RUN_DONE;
+    r->started_ns = hl_clock_ns();
     for (;;) {
         struct hl_step_report report = {0};
         hl_trainer_ask_stop(r->t, wish(r));

@@ -172,6 +172,9 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
     if (status == HL_OK) status = t->strategy->check(&env, diag);
     if (status != HL_OK) return status;
 
+    struct hl_strategy_need need = t->strategy->cost(&env);
+    t->sent_bytes_per_step = need.sent_bytes_per_parameter * (double)t->model->layout.n_parameters /
+                             (double)need.period_steps;
     struct hl_engine_shape engine = hl_plan_engine_shape(s->options, t->strategy, &env);
     status = hl_engine_new(t->mem, &t->model->layout, &engine, &t->engine, diag);
     if (status != HL_OK) return status;

@@ -24,6 +24,7 @@ struct hl_trainer {
     const struct hl_strategy *strategy;
     const struct hl_optimizer *optimizer;
     void *strategy_state;
+    double sent_bytes_per_step; /* by this rank, as the strategy's cost says */
     struct hl_schedule_rate rate;
 
     int64_t micro_rows, rank_rows; /* of a micro-batch: on this rank, on all */
