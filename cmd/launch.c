@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "os/memory.h"
@@ -216,11 +215,6 @@ static enum hl_status read_run(struct launch *l, bool *print_only, struct hl_dia
     return status == HL_OK ? launch_settle(l, diag) : status;
 }
 
-static enum hl_status find_program(struct launch *l, struct hl_diag *diag) {
-    ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
-    return n > 0 ? HL_OK : hl_fail(diag, HL_E_IO, "/proc/self/exe: this program's own path: %m");
-}
-
 static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *print_only,
                                struct hl_diag *diag) {
     int n = find_command(n_args, args);
@@ -240,7 +234,7 @@ static enum hl_status read_all(struct launch *l, int n_args, char **args, bool *
 
 static enum hl_status start(struct launch *l, int *exit_out, struct hl_diag *diag) {
     const struct hl_wire_plugin *plugin;
-    enum hl_status status = find_program(l, diag);
+    enum hl_status status = launch_find_program(l, diag);
     if (status == HL_OK) status = hl_wire_find(l->wire, &plugin, diag);
     if (status != HL_OK) return status;
     if (!strcmp(l->wire, "mpi")) return launch_mpi(l, exit_out, diag);

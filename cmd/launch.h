@@ -39,6 +39,7 @@ struct launch {
     int64_t timeout_ns;
     int first_rank, n_ranks; /* of this machine's; of all */
     bool far;                /* there are ranks on other machines */
+    bool emulated;           /* each rank on a host of emulated.h */
     char address[HL_ADDRESS_CAPACITY], token[HL_TOKEN_CAPACITY];
     int port_socket; /* keeps the address's port free for rank 0 until this process ends; 0: none */
 };
@@ -52,6 +53,9 @@ enum hl_status launch_local(struct launch *launch, int *exit_out,
 enum hl_status launch_mpi(struct launch *launch, int *exit_out, struct hl_diag *diag) HL_MUST_CHECK;
 enum hl_status launch_hosts(struct launch *launch, int *exit_out,
                             struct hl_diag *diag) HL_MUST_CHECK;
+
+/* The path of this program, for ranks. errors HL_E_IO */
+enum hl_status launch_find_program(struct launch *launch, struct hl_diag *diag) HL_MUST_CHECK;
 
 /* All ranks, as often as max_restarts allows: the first time as they are, then with --resume. */
 typedef enum hl_status (*launch_attempt)(void *context, bool resume, struct hl_supervise_end *end,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "launch.h"
 #include "os/fs.h"
@@ -10,6 +11,11 @@
 #include "train/folder.h"
 
 /* ---- words and variables ---- */
+
+enum hl_status launch_find_program(struct launch *l, struct hl_diag *diag) {
+    ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
+    return n > 0 ? HL_OK : hl_fail(diag, HL_E_IO, "/proc/self/exe: this program's own path: %m");
+}
 
 char **launch_words(const struct launch *l, char *const *front, int n_front, bool resume) {
     static char train[] = "train", bench[] = "bench-net", resuming[] = "--resume",

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "emulated.h"
 #include "launch.h"
 #include "os/children.h"
 #include "os/signal.h"
@@ -17,7 +18,7 @@ struct local {
     struct hl_board board;
     struct hl_pool *pool; /* NULL: another wire */
     char snapshot[HL_PATH_CAPACITY];
-    char **words; /* of a rank's command line */
+    bool resume;
     /* live recovery */
     uint64_t generation;
     int64_t restarts_left;
@@ -74,17 +75,30 @@ static void set_place(struct local *x, int child, struct launch_variables *v) {
     launch_set_waiting(v);
 }
 
+/* On a host of its own where there are some (emulated.h). owner: caller, hl_free */
+static char **words_of(struct local *x, int child, char name[16]) {
+    static char ip[] = "ip", netns[] = "netns", exec[] = "exec", own[] = "halley";
+    char *host[] = {ip, netns, exec, name, x->l->program}, *plain[] = {own};
+    emulated_name(name, child);
+    return x->l->emulated ? launch_words(x->l, host, 5, x->resume)
+                          : launch_words(x->l, plain, 1, x->resume);
+}
+
 /* again: in the place of a process that ended. */
 static enum hl_status start_rank(struct local *x, int child, bool again, struct hl_diag *diag) {
     struct launch_variables v = {.n = 0};
+    char host[16];
     int number;
     set_place(x, child, &v);
-    const struct hl_child_setup setup = {.program = x->l->program,
-                                         .args = x->words,
+    char **words = words_of(x, child, host);
+    if (!words) return hl_fail_memory(diag, (unsigned)x->l->n_args * sizeof *words, "the words");
+    const struct hl_child_setup setup = {.program = x->l->emulated ? words[0] : x->l->program,
+                                         .args = words,
                                          .environment = v.list,
                                          .keep_fd = x->board.memory.fd};
     enum hl_status status = again ? hl_children_start_again(x->children, child, &setup, diag)
                                   : hl_children_start(x->children, &setup, &number, diag);
+    hl_free(x->l->mem, words);
     if (status == HL_OK)
         hl_log(&x->l->log, HL_LOG_INFO, "rank %d pid %lld", x->ranks[child],
                (long long)hl_children_pid(x->children, child));
@@ -100,12 +114,7 @@ static void publish(struct local *x, int n_ranks, uint64_t generation) {
     }
 }
 
-static enum hl_status start_ranks(struct local *x, bool resume, struct hl_diag *diag) {
-    static char name[] = "halley";
-    char *front[] = {name};
-    x->words = launch_words(x->l, front, 1, resume);
-    if (!x->words)
-        return hl_fail_memory(diag, (unsigned)x->l->n_args * sizeof *x->words, "the words");
+static enum hl_status start_ranks(struct local *x, struct hl_diag *diag) {
     enum hl_status status = HL_OK;
     publish(x, x->l->n_ranks, x->generation);
     for (int i = 0; i < x->l->options.n && status == HL_OK; i++)
@@ -283,19 +292,18 @@ static enum hl_status attempt(void *context, bool resume, struct hl_supervise_en
     enum hl_status status = hl_children_new(x->l->mem, n, &x->children, diag);
     if (status == HL_OK) status = hl_board_new(n, &x->board, diag);
     x->generation = 1;
+    x->resume = resume;
     for (int i = 0; i < n; i++) x->ranks[i] = x->l->first_rank + i;
     if (status == HL_OK) status = meet(x, diag);
     if (status == HL_OK && x->l->options.elastic) status = prepare_elastic(x, diag);
-    if (status == HL_OK) status = start_ranks(x, resume, diag);
+    if (status == HL_OK) status = start_ranks(x, diag);
     if (status == HL_OK) status = watch(x, end, diag);
     hl_children_free(x->children);
     hl_board_close(&x->board);
     tidy(x);
     if (x->pool) hl_pool_close(x->pool);
-    hl_free(x->l->mem, x->words);
     x->children = NULL;
     x->pool = NULL;
-    x->words = NULL;
     return status;
 }
 

@@ -24,13 +24,13 @@ expect 0 'usage: halley COMMAND' "$halley" --help
 expect 2 "halley: no command 'trian'; did you mean 'train'?" "$halley" trian
 expect 2 "halley: no command 'xyzzy'; 'halley --help' lists them" "$halley" xyzzy
 commands=$("$halley" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
-for command in doctor train generate eval plan bench bench-net report version help data; do
+for command in doctor train generate eval plan bench bench-net compare report version help data; do
     grep -qx $command <<< "$commands" || fail "halley --help does not list $command"
     [ $command = version ] || expect 0 "halley $command" "$halley" $command --help
 done
 [[ "$("$halley" --version)" =~ ^halley\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version says $("$halley" --version)"
 expect 0 'products ' "$halley" version
-for topic in checkpoints data formats memory models numerics optimizers options signals strategies threads; do
+for topic in checkpoints compare data formats memory models numerics optimizers options signals strategies threads; do
     "$halley" help | grep -q "^  $topic " || fail "halley help does not list $topic"
 done
 "$halley" help signals | tr '\n' ' ' | grep -q '130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP)' || fail "halley help signals"
