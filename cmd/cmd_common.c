@@ -74,9 +74,10 @@ struct hl_option_set rank_option_set(struct rank_options *o) {
     return (struct hl_option_set){NULL, rank_rows, sizeof rank_rows / sizeof *rank_rows, o};
 }
 
-enum { N_SETS = 6 };
+enum { N_SETS = 6, MAX_SETS = N_SETS + HL_MAX_STRATEGIES };
 
-static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]) {
+/* returns how many */
+static size_t option_sets(struct run_options *o, struct hl_option_set sets[MAX_SETS]) {
     sets[0] =
         (struct hl_option_set){NULL, word_rows, sizeof word_rows / sizeof *word_rows, &o->words};
     sets[1] = (struct hl_option_set){NULL, hl_data_rows, hl_data_n_rows, &o->data};
@@ -84,6 +85,7 @@ static void option_sets(struct run_options *o, struct hl_option_set sets[N_SETS]
     sets[3] = (struct hl_option_set){NULL, hl_train_rows, hl_train_n_rows, &o->train};
     sets[4] = (struct hl_option_set){NULL, hl_optimizer_rows, hl_optimizer_n_rows, &o->optimizer};
     sets[5] = rank_option_set(&o->ranks);
+    return N_SETS + (size_t)hl_strategy_option_sets(&o->strategies, sets + N_SETS);
 }
 
 static bool is_yaml(const char *path) {
@@ -127,9 +129,9 @@ static enum hl_status read_words(struct hl_config *config, int n_args, char **ar
 enum hl_status run_read_options(struct hl_mem *mem, const char *base_yaml, int n_args, char **args,
                                 struct run_options *options, struct hl_config **config_out,
                                 bool *print_only_out, struct hl_diag *diag) {
-    struct hl_option_set sets[N_SETS];
-    option_sets(options, sets);
-    enum hl_status status = hl_config_new(mem, sets, N_SETS, config_out, diag);
+    struct hl_option_set sets[MAX_SETS];
+    size_t n_sets = option_sets(options, sets);
+    enum hl_status status = hl_config_new(mem, sets, n_sets, config_out, diag);
     if (status != HL_OK) return status;
     const char **words = hl_alloc(mem, (size_t)n_args + 1, sizeof *words);
     if (!words) return hl_fail_memory(diag, (unsigned)n_args * sizeof *words, "the command line");
@@ -193,16 +195,14 @@ enum hl_status run_print_config(struct hl_mem *mem, const struct hl_config *conf
 
 void run_print_help(const char *usage) {
     struct run_options options;
-    struct hl_option_set sets[N_SETS];
-    option_sets(&options, sets);
-    command_print_help(usage, sets, N_SETS);
+    struct hl_option_set sets[MAX_SETS];
+    command_print_help(usage, sets, option_sets(&options, sets));
 }
 
 void run_print_markdown(struct hl_buf *out) {
     struct run_options options;
-    struct hl_option_set sets[N_SETS];
-    option_sets(&options, sets);
-    hl_config_print_markdown(sets, N_SETS, out);
+    struct hl_option_set sets[MAX_SETS];
+    hl_config_print_markdown(sets, option_sets(&options, sets), out);
 }
 
 enum hl_status run_tokenizer(struct hl_mem *mem, const struct run_options *options,

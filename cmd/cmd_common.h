@@ -10,6 +10,7 @@ struct run_options {
     struct hl_data_options data;
     struct hl_train_options train;
     struct hl_optimizer_options optimizer;
+    struct hl_strategy_options strategies;
     struct run_words {
         char *tokenizer;
         bool print_config;

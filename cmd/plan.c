@@ -60,6 +60,7 @@ static enum hl_status run(struct hl_mem *mem, struct run_options *o, struct hl_l
     }
     struct hl_trainer_setup setup = {.options = &o->train,
                                      .optimizer_options = &o->optimizer,
+                                     .strategy_options = &o->strategies,
                                      .model = &model,
                                      .block_size = o->data.block_size,
                                      .n_ranks = (int)ranks};

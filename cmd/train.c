@@ -107,6 +107,7 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
                               struct hl_diag *diag) {
     struct hl_trainer_setup setup = {.options = &job->options.train,
                                      .optimizer_options = &job->options.optimizer,
+                                     .strategy_options = &job->options.strategies,
                                      .model = &job->model,
                                      .block_size = job->options.data.block_size,
                                      .seed = job->options.data.seed,

@@ -20,7 +20,8 @@
 
 enum hl_collective_kind {
     HL_ALL_REDUCE,     /* data f32 [n]: becomes the sum, on all */
-    HL_REDUCE_SCATTER, /* data f32 [n]: this rank's slice becomes the sum; the rest is unchanged */
+    HL_REDUCE_SCATTER, /* data f32 [n]: this rank's slice becomes the sum; the rest is unchanged.
+                          With out: the sum goes there, [n of the slice], data is only read */
     HL_ALL_GATHER,     /* data [n]: all slices but one's own are filled in */
     HL_BROADCAST,      /* data [n] of root, to all */
     HL_REDUCE,     /* data f32 [n]: at root it becomes the sum; elsewhere one's own slice does */
@@ -29,6 +30,7 @@ enum hl_collective_kind {
     HL_ALL_TO_ALL, /* data [n] to out [n]: slice p of data goes to p; slice p of out is from p.
                       unit * n_ranks must divide n */
     HL_BARRIER,    /* done when all have started it */
+    HL_SEND,       /* data [n] of root goes to rank `to`, into its data; others take no part */
 };
 
 /* Slice r of n elements: contiguous, cut at multiples of `unit` elements, sizes differ by at most
@@ -39,9 +41,9 @@ enum { HL_SLICE_UNIT = 16 };
 
 struct hl_collective_args {
     enum hl_collective_kind kind;
-    int lane, root;
-    void *data, *out;     /* out: all-to-all only. Borrowed until the operation is done */
-    int64_t n;            /* elements */
+    int lane, root, to;
+    void *data, *out; /* out: all-to-all, reduce-scatter. Borrowed until the operation is done */
+    int64_t n;        /* elements */
     size_t element_bytes; /* 4: f32 where sums are made; others are moved as they are */
     int64_t unit;         /* of slices, elements; 0: HL_SLICE_UNIT */
     enum hl_dtype wire;   /* HL_BF16: f32 data travels rounded */
@@ -63,7 +65,8 @@ struct hl_collective {
     int n_out, n_in;
     struct hl_flow out[HL_MAX_RANKS], in[HL_MAX_RANKS];
     bool reduces, reads_everyone, forwards; /* forwards: what is summed goes to everyone at once */
-    float *sum;
+    float *sum;                             /* where the sum goes, and this rank's own part of it */
+    const float *own;
     int64_t sum_n, sum_done;
     char token[HL_MAX_RANKS]; /* a barrier's data */
 };

@@ -45,7 +45,8 @@ struct hl_option {
     double least, most;  /* numbers only; least == most == 0 means any */
     const char *unit;    /* "steps", "tokens", "bytes", "seconds"; NULL = none */
     const char *choices; /* CHOICE only: words separated by spaces */
-    const char *aliases; /* other tools' spellings, separated by spaces; NULL = none */
+    const char *aliases; /* other spellings, separated by spaces; "=key": without the prefix; NULL =
+                            none */
     const char *section; /* heading in --help: "model", "data", "training" ... */
     const char *help;    /* one line */
 };

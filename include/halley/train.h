@@ -48,8 +48,9 @@ struct hl_train_options {
     int64_t warmup_steps, lr_decay_steps;
     int lr_scheduler_type; /* enum hl_curve */
     /* numbers and memory */
-    int reduce;       /* enum hl_reduce_when */
-    int reduce_dtype; /* enum hl_dtype */
+    int reduce;         /* enum hl_reduce_when */
+    int reduce_dtype;   /* enum hl_dtype */
+    int64_t sync_every; /* steps */
     bool bf16, gradient_checkpointing;
     char *gradient_checkpointing_layers; /* "", "0-5,7" */
     int64_t threads;                     /* 0: physical cores this process may use */
@@ -78,9 +79,11 @@ enum hl_status hl_model_resolve(struct hl_mem *mem, const struct hl_model_option
 enum hl_status hl_model_folder(struct hl_mem *mem, const struct hl_model_options *options,
                                char *out, size_t capacity, struct hl_diag *diag) HL_MUST_CHECK;
 
+struct hl_strategy_options;
 struct hl_trainer_setup {
     const struct hl_train_options *options; /* all borrowed for the trainer's life */
     const struct hl_optimizer_options *optimizer_options;
+    const struct hl_strategy_options *strategy_options; /* strategy.h; NULL: defaults */
     const struct hl_model_config *model;
     const struct hl_dataset *dataset;
     int64_t block_size;

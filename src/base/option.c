@@ -38,24 +38,21 @@ bool hl_option_same(const char *a, const char *b) {
 }
 
 void hl_option_key(char out[HL_KEY_BYTES], const char *prefix, const char *name) {
+    if (*name == '=') prefix = NULL, name++;
     (void)snprintf(out, HL_KEY_BYTES, "%s%s%s", prefix ? prefix : "", prefix ? "." : "", name);
 }
 
-static bool in_words(const char *words, const char *word) {
-    size_t n, n_word = strlen(word);
-    for (const char *w; (w = hl_option_word(&words, &n));)
-        if (n == n_word && hl_option_same_n(w, word, n)) return true;
-    return false;
-}
-
 static bool answers_to(const struct hl_option_entry *entry, const char *key) {
-    if (entry->prefix) {
-        size_t n = strlen(entry->prefix);
-        if (strlen(key) <= n || !hl_option_same_n(key, entry->prefix, n) || key[n] != '.')
-            return false;
-        key += n + 1;
+    char full[HL_KEY_BYTES], word[HL_KEY_BYTES];
+    size_t n;
+    hl_option_key(full, entry->prefix, entry->row->name);
+    if (hl_option_same(full, key)) return true;
+    for (const char *rest = entry->row->aliases, *w; (w = hl_option_word(&rest, &n));) {
+        (void)snprintf(word, sizeof word, "%.*s", (int)n, w);
+        hl_option_key(full, entry->prefix, word);
+        if (hl_option_same(full, key)) return true;
     }
-    return hl_option_same(entry->row->name, key) || in_words(entry->row->aliases, key);
+    return false;
 }
 
 struct hl_option_entry *hl_config_find(const struct hl_config *config, const char *key) {

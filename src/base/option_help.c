@@ -151,9 +151,11 @@ static void put_facts(struct page *page, const struct hl_option_set *set,
     bool first = true;
     for (const char *rest = row->aliases, *word; (word = hl_option_word(&rest, &n));
          first = false) {
-        hl_option_key(key, set->prefix, "");
-        if (first) add_fact(&facts, "also --%s%.*s", key, (int)n, word);
-        else hl_buf_printf(&facts, " --%s%.*s", key, (int)n, word);
+        char alias[HL_KEY_BYTES];
+        (void)snprintf(alias, sizeof alias, "%.*s", (int)n, word);
+        hl_option_key(key, set->prefix, alias);
+        if (first) add_fact(&facts, "also --%s", key);
+        else hl_buf_printf(&facts, " --%s", key);
     }
     if (facts.n) hl_buf_puts(&facts, ")");
     if (facts.data) put_words(page, facts.data);
@@ -247,7 +249,7 @@ static void put_table_row(struct hl_buf *out, int columns, const struct hl_optio
     hl_buf_puts(out, " | ");
     put_cell(out, row->kind == HL_OPT_BOOL ? "true or false" : range);
     hl_buf_puts(out, " | ");
-    put_cell(out, row->aliases ? row->aliases : "");
+    put_cell(out, row->aliases ? row->aliases + (*row->aliases == '=') : "");
     hl_buf_puts(out, " | ");
     put_cell(out, row->help ? row->help : "");
     hl_buf_puts(out, " |\n");

@@ -50,8 +50,17 @@ static void reduce_scatter(const struct setup *s) {
     for (int j = 1; j < s->n_ranks; j++) add_out(s, peer_after(s, j), slice(s, peer_after(s, j)));
     struct hl_range own = slice(s, s->rank);
     op->reduces = true;
-    op->sum = (float *)(void *)at(s, op->args.data, own);
+    op->own = (float *)(void *)at(s, op->args.data, own);
+    op->sum = op->args.out ? op->args.out : (float *)(void *)at(s, op->args.data, own);
     op->sum_n = own.n;
+}
+
+static void send(const struct setup *s) {
+    struct hl_collective *op = s->op;
+    struct hl_range whole = {0, op->args.n};
+    if (op->args.root == op->args.to) return;
+    if (s->rank == op->args.root) add_out(s, op->args.to, whole);
+    if (s->rank == op->args.to) add_in(s, op->args.root, op->args.data, whole);
 }
 
 static void read_slices(const struct setup *s) {
@@ -66,7 +75,7 @@ static void all_reduce(const struct setup *s) {
     if (op->args.one_stage) {
         add_out(s, HL_EVERYONE, whole);
         op->reduces = op->reads_everyone = true;
-        op->sum = op->args.data;
+        op->own = op->sum = op->args.data;
         op->sum_n = op->args.n;
         return;
     }
@@ -128,14 +137,14 @@ void hl_collective_prepare(const struct hl_collective_args *args, int rank, int 
         [HL_ALL_GATHER] = all_gather, [HL_BROADCAST] = broadcast,
         [HL_REDUCE] = reduce,         [HL_GATHER] = gather,
         [HL_SCATTER] = scatter,       [HL_ALL_TO_ALL] = all_to_all,
-        [HL_BARRIER] = all_gather};
+        [HL_BARRIER] = all_gather,    [HL_SEND] = send};
     op->args = *args;
     op->args.one_stage = args->one_stage && args->kind == HL_ALL_REDUCE;
     op->status = HL_PENDING;
     op->next = NULL;
     op->n_out = op->n_in = 0;
     op->reduces = op->reads_everyone = op->forwards = false;
-    op->sum = NULL;
+    op->own = op->sum = NULL;
     op->sum_n = op->sum_done = 0;
     if (op->args.unit == 0) op->args.unit = HL_SLICE_UNIT;
     if (args->kind == HL_BARRIER) {
@@ -147,8 +156,7 @@ void hl_collective_prepare(const struct hl_collective_args *args, int rank, int 
     assert(op->args.element_bytes > 0 && n_ranks <= HL_MAX_RANKS);
     assert(args->wire == HL_F32 || op->args.element_bytes == 4);
     const struct setup s = {op, rank, n_ranks, op->args.element_bytes};
-    if (n_ranks == 1 && args->kind == HL_ALL_TO_ALL)
-        memcpy(args->out, args->data, (size_t)args->n * s.size);
+    if (n_ranks == 1 && args->out) memcpy(args->out, args->data, (size_t)args->n * s.size);
     if (n_ranks > 1) make[args->kind](&s);
 }
 

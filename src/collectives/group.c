@@ -174,9 +174,9 @@ struct hl_group_counts hl_group_counted(struct hl_group *g) {
 /* ---- whom we wait for ---- */
 
 static const char *kind_name(enum hl_collective_kind kind) {
-    static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather",
-                                        "broadcast",  "reduce",         "gather",
-                                        "scatter",    "all-to-all",     "barrier"};
+    static const char *const names[] = {
+        "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce",
+        "gather",     "scatter",        "all-to-all", "barrier",   "send"};
     return names[kind];
 }
 
@@ -337,14 +337,15 @@ static enum hl_status receive(struct hl_group *g, struct hl_collective *op, stru
 }
 
 static void add_up(struct hl_group *g, struct hl_collective *op, const void **parts, int64_t n) {
-    float *own = op->sum + op->sum_done;
+    const float *own = op->own + op->sum_done;
+    float *to = op->sum + op->sum_done;
     if (op->args.wire == HL_BF16) {
         g->kernels->to_bf16(n, own, g->own);
         parts[g->rank] = g->own;
-        g->kernels->sum_parts_bf16(n, g->n_ranks, (const struct hl_bf16 *const *)parts, own);
+        g->kernels->sum_parts_bf16(n, g->n_ranks, (const struct hl_bf16 *const *)parts, to);
     } else {
         parts[g->rank] = own;
-        g->kernels->sum_parts(n, g->n_ranks, (const float *const *)parts, own);
+        g->kernels->sum_parts(n, g->n_ranks, (const float *const *)parts, to);
     }
 }
 

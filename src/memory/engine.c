@@ -29,7 +29,7 @@ struct hl_engine {
     const struct hl_layout *layout;
     struct hl_engine_shape shape;
     float *buffers[N_BUFFERS]; /* NULL: this run has none */
-    struct hl_bf16 *copy;
+    void *copy;                /* of the master, as compute reads it; NULL: it reads the master */
     struct windows grads, weights;
     bool *has_grad;       /* [n_blocks]: contributions since the last clear, or in the window */
     bool *has_kept;       /* [n_blocks]: what windows gave since the last clear */
@@ -42,11 +42,19 @@ static bool slices(const struct hl_engine_shape *shape, enum hl_sliced level) {
     return shape->n_ranks > 1 && shape->sliced >= level;
 }
 
+static bool has_copy(const struct hl_engine_shape *shape) {
+    return shape->bf16_copy || shape->apart;
+}
+/* Bytes of a weight as compute reads it. */
+static size_t weight_bytes(const struct hl_engine_shape *shape) {
+    return shape->bf16_copy ? sizeof(struct hl_bf16) : sizeof(float);
+}
+
 static bool is_sliced(const struct hl_engine_shape *shape, enum hl_buffer buffer) {
     if (buffer == HL_BUFFER_GRAD)
         return slices(shape, HL_SLICED_GRADIENTS) && !shape->whole_gradient;
     if (buffer == HL_BUFFER_MASTER)
-        return slices(shape, shape->bf16_copy ? HL_SLICED_STATE : HL_SLICED_WEIGHTS);
+        return slices(shape, has_copy(shape) ? HL_SLICED_STATE : HL_SLICED_WEIGHTS);
     return slices(shape, HL_SLICED_STATE);
 }
 
@@ -73,7 +81,7 @@ static size_t elements(const struct hl_layout *layout, const struct hl_engine_sh
     return is_sliced(shape, buffer) ? all_slices(layout, shape) : (size_t)layout->n_parameters;
 }
 static size_t copy_elements(const struct hl_layout *layout, const struct hl_engine_shape *shape) {
-    if (!shape->bf16_copy) return 0;
+    if (!has_copy(shape)) return 0;
     return slices(shape, HL_SLICED_WEIGHTS) ? all_slices(layout, shape)
                                             : (size_t)layout->n_parameters;
 }
@@ -96,11 +104,11 @@ struct hl_engine_bytes hl_engine_measure(const struct hl_layout *layout,
                                          const struct hl_engine_shape *shape) {
     size_t slot = elements(layout, shape, HL_BUFFER_SLOT0) * sizeof(float);
     size_t grad = elements(layout, shape, HL_BUFFER_GRAD) * sizeof(float);
-    size_t weight = shape->bf16_copy ? sizeof(struct hl_bf16) : sizeof(float);
+    size_t weight = weight_bytes(shape);
     if (has_grad_windows(shape)) grad += all_windows(layout, LAYER_GRADS) * sizeof(float);
     struct hl_engine_bytes bytes = {
         .parameters = elements(layout, shape, HL_BUFFER_MASTER) * sizeof(float) +
-                      copy_elements(layout, shape) * sizeof(struct hl_bf16),
+                      copy_elements(layout, shape) * weight,
         .gradients = shape->train ? grad : 0,
         .optimizer = shape->train ? slot * (size_t)shape->n_slots : 0,
     };
@@ -145,15 +153,15 @@ static bool make_buffers(struct hl_engine *engine, const char **what, size_t *by
         if (!(engine->buffers[b] = hl_alloc(engine->mem, n, sizeof(float)))) return false;
     }
     size_t n = copy_elements(engine->layout, shape);
-    *what = "the bf16 copy of the weights";
-    *bytes = n * sizeof *engine->copy;
-    if (n && !(engine->copy = hl_alloc(engine->mem, n, sizeof *engine->copy))) return false;
+    size_t weight = weight_bytes(shape);
+    *what = "the copy of the weights";
+    *bytes = n * weight;
+    if (n && !(engine->copy = hl_alloc(engine->mem, n, weight))) return false;
     *what = "blocks that are gathered";
     *bytes = all_windows(engine->layout, LAYER_WEIGHTS) * sizeof(float);
     if (has_grad_windows(shape) && shape->train &&
         !make_windows(engine, &engine->grads, LAYER_GRADS, sizeof(float)))
         return false;
-    size_t weight = shape->bf16_copy ? sizeof *engine->copy : sizeof(float);
     return !slices(shape, HL_SLICED_WEIGHTS) ||
            make_windows(engine, &engine->weights, LAYER_WEIGHTS, weight);
 }
@@ -245,12 +253,10 @@ void *hl_engine_weights_open(struct hl_engine *engine, int block, bool *fresh_ou
     struct hl_range slice = slice_of(engine->layout, &engine->shape, block);
     size_t skip = (size_t)(slice.offset - engine->layout->blocks[block].offset),
            n = (size_t)slice.n;
-    if (engine->copy)
-        memcpy((struct hl_bf16 *)w->data + skip, engine->copy + engine->slice_start[block],
-               n * sizeof *engine->copy);
-    else
-        memcpy((float *)w->data + skip,
-               engine->buffers[HL_BUFFER_MASTER] + engine->slice_start[block], n * sizeof(float));
+    size_t size = weight_bytes(&engine->shape);
+    const char *from = engine->copy ? engine->copy : (void *)engine->buffers[HL_BUFFER_MASTER];
+    memcpy((char *)w->data + skip * size, from + (size_t)engine->slice_start[block] * size,
+           n * size);
     return w->data;
 }
 
@@ -321,10 +327,20 @@ float *hl_engine_grad_open(struct hl_engine *engine, int block) {
     return hl_engine_data(engine, HL_BUFFER_GRAD, engine->layout->blocks[block]);
 }
 
+/* Of the weights that compute reads, beyond windows. */
+static void *weights_at(struct hl_engine *engine, struct hl_range range) {
+    void *data = engine->copy ? engine->copy : (void *)engine->buffers[HL_BUFFER_MASTER];
+    int64_t at =
+        slices(&engine->shape, HL_SLICED_WEIGHTS) ? in_slices(engine, range) : range.offset;
+    return (char *)data + (size_t)at * weight_bytes(&engine->shape);
+}
+
 struct hl_bf16 *hl_engine_copy(struct hl_engine *engine, struct hl_range range) {
-    if (!engine->copy) return NULL;
-    if (slices(&engine->shape, HL_SLICED_WEIGHTS)) return engine->copy + in_slices(engine, range);
-    return engine->copy + range.offset;
+    return engine->shape.bf16_copy ? weights_at(engine, range) : NULL;
+}
+
+void *hl_engine_weights(struct hl_engine *engine, struct hl_range range) {
+    return weights_at(engine, range);
 }
 
 const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range) {
@@ -333,18 +349,23 @@ const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range) {
         const struct window *w = window_of(&engine->weights, block);
         int64_t skip = range.offset - engine->layout->blocks[block].offset;
         if (!w) return NULL;
-        if (engine->copy) return (struct hl_bf16 *)w->data + skip;
-        return (float *)w->data + skip;
+        return (char *)w->data + (size_t)skip * weight_bytes(&engine->shape);
     }
-    if (engine->copy) return engine->copy + range.offset;
-    return engine->buffers[HL_BUFFER_MASTER] + range.offset;
+    return weights_at(engine, range);
 }
 
 void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernels,
                        struct hl_range range) {
     if (engine->copy)
-        kernels->to_bf16(range.n, hl_engine_data(engine, HL_BUFFER_MASTER, range),
-                         hl_engine_copy(engine, range));
+        hl_engine_put_weights(engine, kernels, range,
+                              hl_engine_data(engine, HL_BUFFER_MASTER, range));
+}
+
+void hl_engine_put_weights(struct hl_engine *engine, const struct hl_kernels *kernels,
+                           struct hl_range range, const float *data) {
+    void *to = weights_at(engine, range);
+    if (engine->shape.bf16_copy) kernels->to_bf16(range.n, data, to);
+    else if (to != data) memcpy(to, data, (size_t)range.n * sizeof *data);
 }
 
 void hl_engine_grad_clear(struct hl_engine *engine) {

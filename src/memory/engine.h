@@ -14,6 +14,7 @@
 struct hl_engine_shape {
     bool train;     /* gradients and optimizer slots exist */
     bool bf16_copy; /* compute reads a bf16 copy of the master */
+    bool apart;     /* compute reads a copy of the master in f32, too (need.weights_apart) */
     int n_slots;
     enum hl_sliced sliced;
     bool whole_gradient; /* even so */
@@ -43,10 +44,6 @@ struct hl_range hl_engine_held_weights(const struct hl_engine *engine, int block
 /* Weights of the compute type, for reading: of a block or a part of one. With sliced weights its
  * window must be open. */
 const void *hl_engine_acquire(struct hl_engine *engine, struct hl_range range);
-/* The master of a range changed without an update (initialised, loaded): refresh what compute
- * reads. */
-void hl_engine_publish(struct hl_engine *engine, const struct hl_kernels *kernels,
-                       struct hl_range range);
 /* The gradient of a block in full, to be written. Sliced gradients: takes a window when the block
  * has none yet (hl_engine_grad_room must say that there is one). */
 float *hl_engine_grad_open(struct hl_engine *engine, int block);

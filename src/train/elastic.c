@@ -59,7 +59,7 @@ static enum hl_status write_state(struct hl_elastic *e, struct hl_trainer *t,
     for (uint32_t a = 0; a < e->snapshot.shape.n_arrays; a++) write_array(e, t, a);
     if (hl_group_rank(t->setup.group) == 0) {
         e->note.n = 0;
-        hl_trainer_write_loop(t, &e->note);
+        hl_trainer_write_loop(t, NULL, NULL, &e->note);
         if (e->note.failed || e->note.n >= HL_SNAPSHOT_NOTE_BYTES)
             return hl_fail_memory(diag, HL_SNAPSHOT_NOTE_BYTES, "the state of the loop");
         hl_snapshot_write_note(&e->snapshot, t->step, e->note.data);

@@ -135,6 +135,9 @@ const struct hl_option hl_train_rows[] = {
      .aliases = "communication_data_type",
      .help = "gradients between ranks: bf16 halves the bytes and rounds each rank's part; sums are "
              "f32 either way"},
+    I64(sync_every, "training", "100", 1, 1e9, "steps", "inner_steps outer_every",
+        "diloco, streaming_diloco, local_sgd: steps that ranks make on their own between "
+        "exchanges"),
     TEXT(schedule, "training", "micro_major", NULL, "order of operations inside a step"),
     F64(learning_rate, "optimizer", "1e-3", 0, 1e6, NULL, "lr", "the maximum of the curve"),
     F64(min_lr_ratio, "optimizer", "0.1", 0, 1, NULL, "min_lr_rate",

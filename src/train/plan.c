@@ -19,11 +19,46 @@ enum hl_status hl_plan_strategy(const struct hl_trainer_setup *setup,
     return hl_strategy_find(name, out, diag);
 }
 
+enum hl_status hl_plan_strategy_options(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                                        const struct hl_strategy *strategy,
+                                        struct hl_plan_defaults *defaults, const void **out,
+                                        struct hl_diag *diag) {
+    struct hl_option_set sets[HL_MAX_STRATEGIES];
+    const struct hl_strategy_options *values = setup->strategy_options;
+    if (!values) {
+        values = &defaults->values;
+        int n = hl_strategy_option_sets(&defaults->values, sets);
+        enum hl_status status = hl_config_new(mem, sets, (size_t)n, &defaults->config, diag);
+        if (status != HL_OK) return status;
+    }
+    *out = hl_strategy_options_of(values, strategy);
+    return HL_OK;
+}
+
+void hl_plan_defaults_free(struct hl_plan_defaults *defaults) {
+    hl_config_free(defaults->config);
+    defaults->config = NULL;
+}
+
 int64_t hl_plan_accumulation(const struct hl_trainer_setup *setup) {
     const struct hl_train_options *o = setup->options;
     int64_t rows = o->per_device_train_batch_size * n_ranks(setup);
     if (o->global_batch_size == 0) return o->gradient_accumulation_steps;
     return (o->global_batch_size - 1) / rows + 1;
+}
+
+struct hl_strategy_env hl_plan_env(const struct hl_trainer_setup *setup) {
+    const struct hl_train_options *o = setup->options;
+    return (struct hl_strategy_env){.log = setup->log,
+                                    .optimizer_options = setup->optimizer_options,
+                                    .group = setup->group,
+                                    .rank = hl_group_rank(setup->group),
+                                    .n_ranks = n_ranks(setup),
+                                    .accumulation = hl_plan_accumulation(setup),
+                                    .reduce_dtype = (enum hl_dtype)o->reduce_dtype,
+                                    .reduce_each_micro = o->reduce == HL_REDUCE_EACH_MICRO,
+                                    .sync_every = o->sync_every,
+                                    .seed = setup->seed};
 }
 
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
@@ -36,6 +71,7 @@ struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *optio
                                     .sliced = need.sliced,
                                     .whole_gradient = need.whole_gradient,
                                     .grad_windows = need.grad_windows,
+                                    .apart = need.weights_apart,
                                     .rank = env->rank,
                                     .n_ranks = env->n_ranks};
 }
@@ -106,8 +142,9 @@ static enum hl_status library_bytes(struct hl_mem *mem, const struct hl_trainer_
     return status;
 }
 
-static enum hl_status measure(const struct hl_trainer_setup *setup, const struct hl_model *model,
-                              const bool *recompute, struct hl_memory_plan *out,
+static enum hl_status measure(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                              const struct hl_model *model, const bool *recompute,
+                              struct hl_plan_defaults *defaults, struct hl_memory_plan *out,
                               struct hl_diag *diag) {
     const struct hl_optimizer *optimizer;
     const struct hl_kernels *kernels;
@@ -116,17 +153,13 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
     if (status == HL_OK) status = hl_plan_strategy(setup, &strategy, diag);
     if (status == HL_OK)
         status = hl_kernels_get(setup->options->bf16 ? HL_BF16 : HL_F32, &kernels, diag);
+    struct hl_strategy_env env = hl_plan_env(setup);
+    if (status == HL_OK)
+        status = hl_plan_strategy_options(mem, setup, strategy, defaults, &env.options, diag);
     if (status != HL_OK) return status;
-    const struct hl_strategy_env env = {.layout = &model->layout,
-                                        .kernels = kernels,
-                                        .optimizer = optimizer,
-                                        .group = setup->group,
-                                        .rank = hl_group_rank(setup->group),
-                                        .n_ranks = n_ranks(setup),
-                                        .accumulation = hl_plan_accumulation(setup),
-                                        .reduce_dtype = (enum hl_dtype)setup->options->reduce_dtype,
-                                        .reduce_each_micro =
-                                            setup->options->reduce == HL_REDUCE_EACH_MICRO};
+    env.layout = &model->layout;
+    env.kernels = kernels;
+    env.optimizer = optimizer;
     if (strategy->check) {
         status = strategy->check(&env, diag);
         if (status != HL_OK) return status;
@@ -141,7 +174,8 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
     uint64_t scratch = (uint64_t)hl_optimizer_scratch(optimizer, &model->layout) * sizeof(float);
     *out = (struct hl_memory_plan){.parameters = engine.parameters,
                                    .gradients = engine.gradients,
-                                   .optimizer = engine.optimizer + scratch,
+                                   .optimizer = engine.optimizer + scratch +
+                                                (uint64_t)strategy->cost(&env).own_bytes,
                                    .activations = run.activations,
                                    .buffers = run.buffers,
                                    .base = hl_memory_resident_bytes()};
@@ -153,12 +187,14 @@ static enum hl_status measure(const struct hl_trainer_setup *setup, const struct
 static enum hl_status plan(struct hl_mem *mem, const struct hl_trainer_setup *setup,
                            struct hl_memory_plan *out, struct hl_diag *diag) {
     struct hl_model *model;
+    struct hl_plan_defaults defaults = {0};
     enum hl_status status = hl_model_new(mem, setup->model, &model, diag);
     if (status != HL_OK) return status;
     bool *recompute = hl_alloc(mem, (size_t)model->layout.n_blocks, sizeof *recompute);
     status = recompute ? hl_recompute_blocks(setup->options, model, recompute, diag)
                        : hl_fail_memory(diag, (unsigned)model->layout.n_blocks, "block records");
-    if (status == HL_OK) status = measure(setup, model, recompute, out, diag);
+    if (status == HL_OK) status = measure(mem, setup, model, recompute, &defaults, out, diag);
+    hl_plan_defaults_free(&defaults);
     hl_free(mem, recompute);
     hl_model_free(model);
     return status;

@@ -11,8 +11,21 @@
 /* --strategy, and what "auto" stands for. errors HL_E_USER */
 enum hl_status hl_plan_strategy(const struct hl_trainer_setup *setup,
                                 const struct hl_strategy **out, struct hl_diag *diag) HL_MUST_CHECK;
+/* Values of a strategy's own options: the setup's, or their defaults, which live as long as
+ * `defaults` (zeroed before; free with hl_plan_defaults_free). *out NULL: it has none. */
+struct hl_plan_defaults {
+    struct hl_strategy_options values;
+    struct hl_config *config;
+};
+enum hl_status hl_plan_strategy_options(struct hl_mem *mem, const struct hl_trainer_setup *setup,
+                                        const struct hl_strategy *strategy,
+                                        struct hl_plan_defaults *defaults, const void **out,
+                                        struct hl_diag *diag) HL_MUST_CHECK;
+void hl_plan_defaults_free(struct hl_plan_defaults *defaults);
 /* Micro-batches of a full step. */
 int64_t hl_plan_accumulation(const struct hl_trainer_setup *setup);
+/* What a setup says to a strategy; plug-ins, layout and everything that lives are still NULL. */
+struct hl_strategy_env hl_plan_env(const struct hl_trainer_setup *setup);
 /* env: all that `cost` may ask for */
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
                                             const struct hl_strategy *strategy,

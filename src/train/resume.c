@@ -5,39 +5,29 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "halley/text_number.h"
 #include "kernels/threads.h"
 #include "os/cpu.h"
 #include "os/fs.h"
 #include "train/state.h"
 
-enum { MAX_ARRAYS = 32 };
-
-/* Optimizer slots, then what the strategy keeps. Names: "optimizer.exp_avg", "strategy.NAME".
- * data NULL: comes from the source, block by block. */
-struct arrays {
-    struct hl_saved_array items[MAX_ARRAYS];
-    char names[MAX_ARRAYS][96];
-    int n;
-};
-
-static void add_array(struct arrays *a, const char *prefix, const char *name, float *data,
-                      int64_t n) {
-    (void)snprintf(a->names[a->n], sizeof a->names[0], "%s.%s", prefix, name);
-    a->items[a->n] = (struct hl_saved_array){a->names[a->n], data, n};
-    a->n++;
+/* Of all ranks, one row each: ints as they are, doubles with all their digits. */
+static void write_numbers(const struct hl_state_numbers *names, const double *numbers, int n_ranks,
+                          struct hl_buf *out) {
+    char text[40];
+    hl_buf_puts(out, ", \"ranks\": [");
+    for (int r = 0; r < n_ranks; r++)
+        for (int i = 0; i < names->n; i++) {
+            hl_print_f64(text, sizeof text, numbers[r * names->n + i]);
+            hl_buf_puts(out, i ? ", " : r ? ", {" : "{");
+            hl_buf_json_string(out, names->names[i]);
+            hl_buf_printf(out, ": %s%s", text, i + 1 == names->n ? "}" : "");
+        }
+    hl_buf_puts(out, "]");
 }
 
-static void collect(struct hl_trainer *t, struct arrays *a) {
-    a->n = 0;
-    for (int s = 0; s < t->optimizer->n_slots; s++)
-        add_array(a, "optimizer", t->optimizer->slot_names[s], NULL, t->model->layout.n_parameters);
-    if (!t->strategy->saved) return;
-    struct hl_saved_state saved[MAX_ARRAYS - HL_OPTIMIZER_MAX_SLOTS];
-    int n = t->strategy->saved(t->strategy_state, saved, MAX_ARRAYS - HL_OPTIMIZER_MAX_SLOTS);
-    for (int i = 0; i < n; i++) add_array(a, "strategy", saved[i].name, saved[i].data, saved[i].n);
-}
-
-void hl_trainer_write_loop(const struct hl_trainer *t, struct hl_buf *out) {
+void hl_trainer_write_loop(const struct hl_trainer *t, const struct hl_state_numbers *names,
+                           const double *numbers, struct hl_buf *out) {
     hl_buf_printf(out,
                   "{\"version\": 1, \"step\": %" PRId64 ", \"rows_taken\": %" PRId64
                   ", \"tokens_seen\": %" PRId64,
@@ -48,6 +38,7 @@ void hl_trainer_write_loop(const struct hl_trainer *t, struct hl_buf *out) {
     hl_buf_json_string(out, t->optimizer->name);
     hl_buf_puts(out, ", \"strategy\": ");
     hl_buf_json_string(out, t->strategy->name);
+    if (names && names->n) write_numbers(names, numbers, hl_group_n_ranks(t->setup.group), out);
     hl_buf_printf(out, ", \"block_size\": %" PRId64 "}", t->setup.block_size);
 }
 
@@ -66,23 +57,36 @@ static void write_made_with(const struct hl_trainer *t, struct hl_buf *out) {
                   hl_group_n_ranks(t->setup.group));
 }
 
+/* All that a save takes along. */
+struct save {
+    struct hl_state_list list;
+    struct hl_state_numbers names;
+    double *numbers; /* [n_ranks, names.n] */
+    struct hl_state_source source;
+};
+
 /* Rank 0 writes. */
 static enum hl_status write_checkpoint(struct hl_trainer *t, const char *output_dir,
                                        const char *tokenizer_json, const char *run_yaml,
-                                       struct hl_state_source *from, struct hl_diag *diag) {
-    struct arrays arrays;
-    const struct hl_checkpoint_source source = {.fetch = hl_state_fetch, .context = from};
-    collect(t, &arrays);
+                                       struct save *from, struct hl_diag *diag) {
+    const struct hl_checkpoint_source source = {.fetch = hl_state_fetch, .context = &from->source};
+    size_t n = (size_t)from->list.n;
+    struct hl_saved_array *arrays = hl_alloc(t->mem, n, sizeof *arrays);
     struct hl_buf loop = {.mem = t->mem}, made_with = {.mem = t->mem};
-    hl_trainer_write_loop(t, &loop);
+    hl_trainer_write_loop(t, &from->names, from->numbers, &loop);
     write_made_with(t, &made_with);
     enum hl_status status = hl_fail_memory(diag, 4096, "the checkpoint's records");
-    if (!loop.failed && !made_with.failed) {
+    if (arrays && !loop.failed && !made_with.failed) {
+        for (int i = 1; i < from->list.n; i++) {
+            const struct hl_state_array *item = &from->list.items[i];
+            float *data = item->kind == HL_STATE_ALIKE ? item->data : NULL;
+            arrays[i - 1] = (struct hl_saved_array){item->name, data, item->n};
+        }
         struct hl_checkpoint c = {.step = t->step,
                                   .model = t->model,
                                   .source = &source,
-                                  .arrays = arrays.items,
-                                  .n_arrays = arrays.n,
+                                  .arrays = arrays,
+                                  .n_arrays = from->list.n - 1,
                                   .loop_json = loop.data,
                                   .tokenizer_json = tokenizer_json,
                                   .run_yaml = run_yaml ? run_yaml : "",
@@ -90,24 +94,55 @@ static enum hl_status write_checkpoint(struct hl_trainer *t, const char *output_
         status = hl_checkpoint_save(t->mem, hl_fs_os(), output_dir, &c,
                                     t->setup.options->save_total_limit, t->setup.log, diag);
     }
+    hl_free(t->mem, arrays);
     hl_buf_free(&loop);
     hl_buf_free(&made_with);
     return status;
 }
 
+/* Numbers of all ranks, to all. */
+static enum hl_status share_numbers(struct hl_trainer *t, struct save *s, struct hl_diag *diag) {
+    struct hl_group *group = t->setup.group;
+    hl_state_numbers(t, &s->names);
+    if (s->names.n == 0) return HL_OK;
+    size_t n = (size_t)(s->names.n * hl_group_n_ranks(group));
+    s->numbers = hl_alloc(t->mem, n, sizeof *s->numbers);
+    if (!s->numbers) return hl_fail_memory(diag, n * sizeof *s->numbers, "the ranks' numbers");
+    double *own = s->numbers + hl_group_rank(group) * s->names.n;
+    for (int i = 0; i < s->names.n; i++)
+        own[i] = s->names.at[i] ? (double)*s->names.at[i] : *s->names.loss_sum;
+    return hl_group_share(group, s->numbers, s->names.n, diag);
+}
+
+static enum hl_status open_save(struct hl_trainer *t, struct save *s, struct hl_diag *diag) {
+    *s = (struct save){0};
+    enum hl_status status = hl_trainer_drain(t, diag);
+    if (status == HL_OK) status = hl_trainer_view(t, true, diag);
+    if (status == HL_OK) status = hl_state_list(t, &s->list, diag);
+    if (status == HL_OK) status = share_numbers(t, s, diag);
+    if (status == HL_OK) status = hl_state_source_open(t, &s->list, &s->source, diag);
+    return status;
+}
+
+static void close_save(struct hl_trainer *t, struct save *s) {
+    hl_state_source_close(&s->source);
+    hl_state_list_free(&s->list);
+    hl_free(t->mem, s->numbers);
+}
+
 enum hl_status hl_trainer_save(struct hl_trainer *t, const char *output_dir,
                                const char *tokenizer_json, const char *run_yaml,
                                struct hl_diag *diag) {
-    struct hl_state_source source;
+    struct save s;
     hl_group_tell(t->setup.group, HL_PHASE_SAVE, t->step);
-    enum hl_status status = hl_trainer_drain(t, diag);
-    if (status == HL_OK) status = hl_state_source_open(t, &source, diag);
-    if (status != HL_OK) return status;
-    if (hl_group_rank(t->setup.group) == 0)
-        status = write_checkpoint(t, output_dir, tokenizer_json, run_yaml, &source, diag);
+    enum hl_status status = open_save(t, &s, diag), finished = HL_OK;
     struct hl_diag broken;
-    enum hl_status finished = hl_state_source_finish(&source, &broken);
-    hl_state_source_close(&source);
+    if (status == HL_OK) {
+        if (hl_group_rank(t->setup.group) == 0)
+            status = write_checkpoint(t, output_dir, tokenizer_json, run_yaml, &s, diag);
+        finished = hl_state_source_finish(&s.source, &broken);
+    }
+    close_save(t, &s);
     if (finished != HL_OK) *diag = broken; /* the group's failure is the graver one */
     return finished != HL_OK ? finished : status;
 }
@@ -246,6 +281,28 @@ static void keep_threads(struct hl_trainer *t, const char *made_with) {
     hl_threads_set(t->threads);
 }
 
+/* This rank's numbers of a run of as many ranks; else from what all had. */
+static void read_numbers(struct hl_trainer *t, const json_t *rows) {
+    struct hl_state_numbers names;
+    hl_state_numbers(t, &names);
+    size_t then = json_array_size(rows), rank = (size_t)hl_group_rank(t->setup.group);
+    bool same = then == (size_t)hl_group_n_ranks(t->setup.group);
+    for (int i = 0; i < names.n; i++) {
+        double sum = 0, most = 0, own = 0;
+        for (size_t r = 0; r < then; r++) {
+            double value =
+                json_number_value(json_object_get(json_array_get(rows, r), names.names[i]));
+            sum += value;
+            if (value > most) most = value;
+            if (r == rank) own = value;
+        }
+        if (!same && names.sums[i]) own = rank ? 0 : sum;
+        if (!same && names.at[i] == &t->next_row) own = most;
+        if (names.at[i]) *names.at[i] = (int64_t)own;
+        else *names.loss_sum = own;
+    }
+}
+
 enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, const char *from,
                                     struct hl_diag *diag) {
     json_error_t error;
@@ -258,10 +315,18 @@ enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, cons
         t->step = json_integer_value(json_object_get(loop, "step"));
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
         t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
+        read_numbers(t, json_object_get(loop, "ranks"));
         hl_trainer_progress_changed(t);
     }
     json_decref(loop);
     return status;
+}
+
+static int ranks_then(const char *made_with) {
+    json_t *then = made_with ? json_loads(made_with, 0, NULL) : NULL;
+    json_int_t n = json_integer_value(json_object_get(then, "ranks"));
+    json_decref(then);
+    return n > 0 ? (int)n : 1;
 }
 
 static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
@@ -271,17 +336,18 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
             diag, HL_E_USER,
             "%s: holds weights but no training state; start a new run from them with --model %s",
             folder, folder);
-    enum hl_status status = hl_trainer_read_loop(t, hl_checkpoint_loop_json(reader), folder, diag);
+    bool joins = false;
+    enum hl_status status = hl_trainer_view(t, true, diag);
+    if (status == HL_OK)
+        status = hl_trainer_read_loop(t, hl_checkpoint_loop_json(reader), folder, diag);
     if (status == HL_OK)
         status = check_model(hl_checkpoint_config(reader), &t->model->config, folder, diag);
     if (status == HL_OK) status = hl_state_load_weights(t, reader, diag);
-    struct arrays arrays;
-    collect(t, &arrays);
-    for (int i = 0; i < arrays.n && status == HL_OK; i++)
-        status = i < t->optimizer->n_slots
-                     ? hl_state_load_slot(t, reader, arrays.items[i].name,
-                                          (enum hl_buffer)(HL_BUFFER_SLOT0 + i), diag)
-                     : hl_checkpoint_read_array(reader, &arrays.items[i], diag);
+    if (status == HL_OK) {
+        int then = ranks_then(hl_checkpoint_made_with_json(reader));
+        status = hl_state_load(t, reader, then, &joins, diag);
+        t->started = !joins;
+    }
     if (status == HL_OK) {
         keep_threads(t, hl_checkpoint_made_with_json(reader));
         warn_if_changed(t, hl_checkpoint_made_with_json(reader));

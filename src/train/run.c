@@ -275,8 +275,8 @@ static enum hl_status write_sample(struct run *r, struct hl_engine *weights, str
 /* Rank 0 writes a sample; with weights in slices all ranks bring theirs to it first. */
 static enum hl_status take_sample(struct run *r, struct hl_diag *diag) {
     struct hl_engine *own = NULL, *weights = r->t->engine;
-    enum hl_status status = HL_OK;
-    if (!hl_engine_has_all_weights(weights)) {
+    enum hl_status status = hl_trainer_view(r->t, true, diag);
+    if (status == HL_OK && !hl_engine_has_all_weights(weights)) {
         status = hl_state_whole_engine(r->t, &own, diag);
         weights = own;
     }

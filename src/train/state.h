@@ -11,8 +11,10 @@
 void hl_state_put(struct hl_trainer *t, struct hl_range range, int block, const float *data);
 int64_t hl_state_largest_block(const struct hl_trainer *t); /* elements */
 
-/* Where the run is, as JSON. */
-void hl_trainer_write_loop(const struct hl_trainer *t, struct hl_buf *out);
+struct hl_state_numbers;
+/* Where the run is, as JSON. numbers: of all ranks, or NULL. */
+void hl_trainer_write_loop(const struct hl_trainer *t, const struct hl_state_numbers *names,
+                           const double *numbers, struct hl_buf *out);
 /* Go there. from: where the text is from, for messages. errors HL_E_USER: of another run;
  * HL_E_FORMAT; the trainer is as before */
 enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, const char *from,
@@ -23,23 +25,63 @@ enum hl_status hl_state_init(struct hl_trainer *t, struct hl_diag *diag) HL_MUST
 /* Every rank reads all tensors, keeps its part, and gets to know t->loaded_hash. */
 enum hl_status hl_state_load_weights(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
                                      struct hl_diag *diag) HL_MUST_CHECK;
-/* This rank's part of an optimizer slot, saved under a name. */
-enum hl_status hl_state_load_slot(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
-                                  const char *name, enum hl_buffer buffer,
-                                  struct hl_diag *diag) HL_MUST_CHECK;
 
-/* Blocks of the weights, then of each optimizer slot, come to rank 0 one by one: memory for one
- * block. Collective: rank 0 fetches (as a hl_checkpoint_source), the others call finish alone; rank
- * 0 calls it too, so that nobody waits when writing failed half-way. */
+/* An array of a checkpoint, f32 [n]. The list is the same on all ranks; see hl_state_list. */
+enum hl_state_kind {
+    HL_STATE_ENGINE, /* of the engine, whole on every rank or in slices */
+    HL_STATE_ALIKE,  /* rank 0 has it */
+    HL_STATE_OWN,    /* one rank's own */
+};
+struct hl_state_array {
+    char
+        name[128]; /* "optimizer.exp_avg", "strategy.NAME", and ".rank3" for what is a rank's own */
+    enum hl_state_kind kind;
+    int64_t n;
+    enum hl_buffer buffer; /* ENGINE */
+    int rank;              /* OWN */
+    float *data;           /* ALIKE; OWN: the same array of this rank, whoever's turn it is */
+    bool sums;             /* OWN: HL_SAVED_SUM */
+};
+struct hl_state_list {
+    struct hl_mem *mem;
+    struct hl_state_array *items; /* items[0]: the weights */
+    int n;
+};
+/* In view. Free with hl_state_list_free. */
+enum hl_status hl_state_list(struct hl_trainer *t, struct hl_state_list *out,
+                             struct hl_diag *diag) HL_MUST_CHECK;
+void hl_state_list_free(struct hl_state_list *list);
+
+/* This rank's part of all arrays but the weights, in view. then: ranks when they were saved.
+ * *joins_out: this rank was not among them, and what it must have of its own was not there. */
+enum hl_status hl_state_load(struct hl_trainer *t, struct hl_checkpoint_reader *reader, int then,
+                             bool *joins_out, struct hl_diag *diag) HL_MUST_CHECK;
+
+/* Numbers of each rank that are no arrays: how far it is, and what the strategy counts. */
+enum { HL_STATE_NUMBERS = 64 };
+struct hl_state_numbers {
+    char names[HL_STATE_NUMBERS][64];
+    int64_t *at[HL_STATE_NUMBERS]; /* NULL: the number is `loss_sum`, a double */
+    bool sums[HL_STATE_NUMBERS];   /* at another number of ranks rank 0 takes the sum of all */
+    double *loss_sum;
+    int n;
+};
+void hl_state_numbers(struct hl_trainer *t, struct hl_state_numbers *out);
+
+/* Piece by piece the arrays come to rank 0, in the order of the list: memory for one block.
+ * Collective: rank 0 fetches (as a hl_checkpoint_source whose array i is items[i + 1]), the others
+ * call finish alone; rank 0 calls it too, so that nobody waits when writing failed half-way. */
 struct hl_state_source {
     struct hl_trainer *t;
-    float *scratch; /* [n of the largest block] */
-    int buffer;     /* 0: weights, then slots; with `block`: what is in scratch */
-    int block;
+    const struct hl_state_list *list; /* NULL: the weights alone */
+    float *scratch;                   /* [room] */
+    int64_t room;
+    int item; /* with first and n: what is in scratch */
+    int64_t first, n;
     struct hl_collective gather;
 };
-enum hl_status hl_state_source_open(struct hl_trainer *t, struct hl_state_source *s,
-                                    struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_state_source_open(struct hl_trainer *t, const struct hl_state_list *list,
+                                    struct hl_state_source *s, struct hl_diag *diag) HL_MUST_CHECK;
 void hl_state_source_close(struct hl_state_source *s);
 enum hl_status hl_state_fetch(void *context, int array, int64_t first, int64_t n,
                               const float **data_out, int64_t *n_out, struct hl_diag *diag);

@@ -14,9 +14,9 @@ struct step {
     struct hl_schedule_shape shape; /* n_micro as planned, until micro_end answers otherwise */
     int64_t first_row, n_rows;
     struct hl_batch batch;
-    bool head_adds; /* the head's forward found a gradient to add to */
-    double loss_sum;
-    int64_t n_tokens, n_supervised;
+    bool head_adds;                   /* the head's forward found a gradient to add to */
+    struct hl_books books, committed; /* committed: of all ranks, with this step's update */
+    bool closed; /* the books of this step's update are on their way to the other ranks */
     int64_t data_wait_ns;
     struct hl_step_result result;
     double learning_rate;
@@ -64,28 +64,44 @@ static enum hl_status outer_round(struct hl_trainer *t, struct hl_diag *diag) {
 
 /* ---- micro-batches ---- */
 
-/* Rows of a micro-batch: those of rank 0 first, then rank 1's, ... A last one that is not full is
- * shared out evenly; a rank without a row takes one without targets, to stay in step. */
-static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *diag) {
-    struct hl_trainer *t = s->t;
+/* This rank's rows of a micro-batch. Those of rank 0 come first, then rank 1's, ... A last one that
+ * is not full is shared out evenly. */
+static struct hl_range planned_rows(const struct step *s, int micro) {
+    const struct hl_trainer *t = s->t;
     int64_t skip = micro * t->rank_rows, all = s->n_rows - skip;
     if (all > t->rank_rows) all = t->rank_rows;
     struct hl_range own =
         hl_slice(all, 1, hl_group_rank(t->setup.group), hl_group_n_ranks(t->setup.group));
-    int64_t n = own.n;
-    skip += own.offset;
-    bool none = n <= 0;
-    if (none) skip = 0, n = 1;
+    return (struct hl_range){s->first_row + skip + own.offset, own.n};
+}
+
+/* The same where each rank takes its share of the next rows whenever it gets there. */
+static struct hl_range next_rows(struct hl_trainer *t) {
+    int64_t first = t->next_row + hl_group_rank(t->setup.group) * t->micro_rows;
+    int64_t left = t->total_rows - first;
+    t->next_row += t->rank_rows;
+    return (struct hl_range){first, left < t->micro_rows ? left : t->micro_rows};
+}
+
+/* A rank without a row takes one without targets, to stay in step. */
+static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    struct hl_range rows = hl_trainer_has_pace(t) ? next_rows(t) : planned_rows(s, micro);
+    bool none = rows.n <= 0;
+    if (none) rows = (struct hl_range){s->first_row, 1};
     hl_group_tell(t->setup.group, HL_PHASE_DATA, t->step + 1);
     int64_t before = hl_clock_ns();
-    enum hl_status status = hl_loader_rows(t->train_rows, s->first_row + skip, n, &s->batch, diag);
+    enum hl_status status = hl_loader_rows(t->train_rows, rows.offset, rows.n, &s->batch, diag);
     s->data_wait_ns += hl_clock_ns() - before;
     if (status != HL_OK) return status;
     if (none) {
         s->batch.target_N = t->no_target;
         s->batch.n_supervised = 0;
-    } else s->n_tokens += s->batch.n_tokens;
-    s->n_supervised += s->batch.n_supervised;
+    } else {
+        s->books.n_rows += rows.n;
+        s->books.n_tokens += s->batch.n_tokens;
+    }
+    s->books.n_supervised += s->batch.n_supervised;
     hl_group_tell(t->setup.group, HL_PHASE_FORWARD, t->step + 1);
     return hl_model_begin(t->run, &s->batch, diag);
 }
@@ -116,7 +132,7 @@ static enum hl_status forward(struct step *s, int block, struct hl_diag *diag) {
     if (status != HL_OK || !head) return status;
     double sum = hl_model_loss_sum(t->run);
     if (!isfinite(sum)) return explain_loss(s, diag);
-    s->loss_sum += sum;
+    s->books.loss_sum += sum;
     return HL_OK;
 }
 
@@ -133,18 +149,61 @@ static enum hl_status backward(struct step *s, const struct hl_op *op, bool last
     return status;
 }
 
+/* What this rank's micro-batches gave, and its wish to stop, to all; begun here. */
+static void close_books(struct step *s) {
+    struct hl_trainer *t = s->t;
+    struct hl_group *group = t->setup.group;
+    double *own = t->shared + hl_group_rank(group) * HL_SHARED_NUMBERS;
+    own[0] = s->books.loss_sum;
+    own[1] = (double)s->books.n_rows;
+    own[2] = (double)s->books.n_tokens;
+    own[3] = (double)s->books.n_supervised;
+    own[4] = t->stop_wish;
+    const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
+                                            .data = t->shared,
+                                            .n = HL_SHARED_NUMBERS * hl_group_n_ranks(group),
+                                            .element_bytes = sizeof *own,
+                                            .unit = HL_SHARED_NUMBERS};
+    hl_collective_start(group, &args, &t->share);
+    s->closed = true;
+    s->committed = s->books; /* this rank's, until all are known */
+    s->books = (struct hl_books){0};
+}
+
+/* The books of all ranks, added in rank order; the gravest wish to stop. */
+static enum hl_status read_books(struct step *s, int *stop_out, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
+    enum hl_status status = hl_collective_wait(t->setup.group, &t->share, diag);
+    if (status != HL_OK) return status;
+    s->committed = (struct hl_books){0};
+    for (int r = 0; r < hl_group_n_ranks(t->setup.group); r++) {
+        const double *part = t->shared + r * HL_SHARED_NUMBERS;
+        s->committed.loss_sum += part[0];
+        s->committed.n_rows += (int64_t)part[1];
+        s->committed.n_tokens += (int64_t)part[2];
+        s->committed.n_supervised += (int64_t)part[3];
+        if ((int)part[4] > *stop_out) *stop_out = (int)part[4];
+    }
+    return HL_OK;
+}
+
+static struct hl_step step_of(const struct step *s) {
+    return (struct hl_step){.index = s->t->step,
+                            .n_supervised =
+                                s->closed ? s->committed.n_supervised : s->books.n_supervised,
+                            .learning_rate = s->learning_rate,
+                            .max_grad_norm = s->t->setup.options->max_grad_norm};
+}
+
 static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
     struct hl_trainer *t = s->t;
+    struct hl_step step = step_of(s);
     hl_group_tell(t->setup.group, HL_PHASE_UPDATE, t->step + 1);
-    if (s->n_supervised == 0 && hl_group_n_ranks(t->setup.group) == 1)
+    if (step.n_supervised == 0 && hl_group_n_ranks(t->setup.group) == 1)
         return hl_fail(diag, HL_E_USER,
                        "step %lld: none of its %lld tokens is supervised, so there is no gradient; "
                        "check the data and block_size",
-                       (long long)t->step + 1, (long long)s->n_tokens);
-    struct hl_step step = {.index = t->step,
-                           .n_supervised = s->n_supervised,
-                           .learning_rate = s->learning_rate,
-                           .max_grad_norm = t->setup.options->max_grad_norm};
+                       (long long)t->step + 1, (long long)s->books.n_tokens);
     enum hl_status status;
     do status = t->strategy->step_end(t->strategy_state, &step, &s->result, diag);
     while (again(t, &status, diag));
@@ -161,6 +220,21 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
                        : "");
 }
 
+/* The books of a round are closed: is the update that it goes into the run's last? Only when that
+ * may be so the others are waited for. */
+static enum hl_status round_ends(struct step *s, bool *last_out, struct hl_diag *diag) {
+    const struct hl_trainer *t = s->t;
+    int stop = 0;
+    close_books(s);
+    int64_t left = hl_trainer_row_budget(t) - t->rows_taken;
+    int64_t likely = s->committed.n_rows * hl_group_n_ranks(t->setup.group);
+    *last_out = false;
+    if (likely < left / 2 && likely + t->step_rows < left) return HL_OK;
+    enum hl_status status = read_books(s, &stop, diag);
+    *last_out = s->committed.n_rows >= left;
+    return status;
+}
+
 /* A strategy that counts micro-batches by itself ends the step here, or asks for one more while
  * there are rows. */
 static enum hl_status micro_end(struct step *s, int micro, struct hl_diag *diag) {
@@ -173,6 +247,11 @@ static enum hl_status micro_end(struct step *s, int micro, struct hl_diag *diag)
             t->strategy->micro_end(t->strategy_state, micro, s->batch.n_supervised, &answer, diag);
     while (again(t, &status, diag));
     bool last = micro == s->shape.n_micro - 1, ends = answer == HL_MICRO_STEP;
+    if (status == HL_OK && hl_trainer_has_pace(t)) {
+        if (answer == HL_MICRO_ROUND) status = round_ends(s, &ends, diag);
+        s->shape.n_micro = micro + (ends ? 1 : 2);
+        return status;
+    }
     if (status != HL_OK || last == ends) return status;
     int64_t left = t->total_rows - s->first_row, rows = (micro + (ends ? 1 : 2)) * t->rank_rows;
     if (rows > left) rows = left;
@@ -182,17 +261,19 @@ static enum hl_status micro_end(struct step *s, int micro, struct hl_diag *diag)
     return HL_OK;
 }
 
-static enum hl_status step_begin(struct hl_trainer *t, struct hl_diag *diag) {
+static enum hl_status step_begin(struct step *s, struct hl_diag *diag) {
+    struct hl_trainer *t = s->t;
     enum hl_status status = HL_OK;
+    struct hl_step step = step_of(s);
     if (!t->strategy->step_begin) return HL_OK;
-    do status = t->strategy->step_begin(t->strategy_state, t->step, diag);
+    do status = t->strategy->step_begin(t->strategy_state, &step, diag);
     while (again(t, &status, diag));
     return status;
 }
 
 static enum hl_status run_mark(struct step *s, const struct hl_op *op, struct hl_diag *diag) {
     switch (op->mark) {
-    case HL_MARK_STEP_BEGIN: return step_begin(s->t, diag);
+    case HL_MARK_STEP_BEGIN: return step_begin(s, diag);
     case HL_MARK_MICRO_BEGIN: return micro_begin(s, op->micro, diag);
     case HL_MARK_MICRO_END: return micro_end(s, op->micro, diag);
     case HL_MARK_STEP_END: return step_end(s, diag);
@@ -234,46 +315,24 @@ static enum hl_status run_op(struct step *s, const struct hl_op *op, bool last_m
     return status == HL_OK ? tell(t, t->strategy->block_exit, op->block, back, diag) : status;
 }
 
-/* What the ranks' steps were together: losses and counts added in rank order, wishes to stop. */
-static enum hl_status share(struct step *s, int *stop_out, struct hl_diag *diag) {
-    enum { LOSS, TOKENS, SUPERVISED, STOP, N_SHARED };
-    struct hl_trainer *t = s->t;
-    double all[HL_MAX_RANKS * N_SHARED];
-    int n = hl_group_n_ranks(t->setup.group);
-    double *own = all + hl_group_rank(t->setup.group) * N_SHARED;
-    own[LOSS] = s->loss_sum;
-    own[TOKENS] = (double)s->n_tokens;
-    own[SUPERVISED] = (double)s->n_supervised;
-    own[STOP] = t->stop_wish;
-    enum hl_status status = hl_group_share(t->setup.group, all, N_SHARED, diag);
-    if (status != HL_OK) return status;
-    s->loss_sum = 0;
-    s->n_tokens = s->n_supervised = 0;
-    for (int r = 0; r < n; r++) {
-        const double *part = all + r * N_SHARED;
-        s->loss_sum += part[LOSS];
-        s->n_tokens += (int64_t)part[TOKENS];
-        s->n_supervised += (int64_t)part[SUPERVISED];
-        if ((int)part[STOP] > *stop_out) *stop_out = (int)part[STOP];
-    }
-    return HL_OK;
-}
-
 enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
                                struct hl_diag *diag) {
     if (t->step >= t->n_steps) return HL_END;
     hl_threads_set(t->threads); /* another trainer of this process may have set its own */
     int64_t started = hl_clock_ns();
-    struct step s = {.t = t, .first_row = t->rows_taken, .n_rows = t->step_rows};
+    bool pace = hl_trainer_has_pace(t);
+    struct step s = {
+        .t = t, .first_row = t->rows_taken, .n_rows = t->step_rows, .books = t->uncommitted};
     if (s.n_rows > t->total_rows - s.first_row) s.n_rows = t->total_rows - s.first_row;
-    s.learning_rate = hl_learning_rate(&t->rate, (double)t->step, 1);
+    double progress = pace ? (double)t->rows_taken / (double)t->step_rows : (double)t->step;
+    s.learning_rate = hl_learning_rate(&t->rate, progress, 1);
     s.shape = (struct hl_schedule_shape){
         .n_blocks = t->model->layout.n_blocks,
         .n_micro = (int)((s.n_rows + t->rank_rows - 1) / t->rank_rows),
         .tied_head = t->model->config.tie_word_embeddings,
         .recompute = t->recompute,
     };
-    enum hl_status status = HL_OK;
+    enum hl_status status = hl_trainer_view(t, false, diag);
     struct hl_op op;
     for (int64_t i = 0; status == HL_OK && t->schedule->op(&s.shape, i, &op) == HL_OK; i++)
         status = run_op(&s, &op, op.micro == s.shape.n_micro - 1, diag);
@@ -281,22 +340,24 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
         hl_engine_grad_clear(t->engine); /* half a gradient must not leak into a later step */
         return status;
     }
-    t->step++;
-    t->rows_taken += s.n_rows;
     int stop = 0;
-    status = share(&s, &stop, diag);
+    if (!s.closed) close_books(&s);
+    status = read_books(&s, &stop, diag);
     if (status != HL_OK) return status;
-    t->tokens_seen += s.n_supervised;
+    t->step++;
+    t->rows_taken += pace ? s.committed.n_rows : s.n_rows;
+    t->uncommitted = s.books;
+    t->tokens_seen += s.committed.n_supervised;
     if (t->strategy->micro_end) hl_trainer_progress_changed(t);
     status = outer_round(t, diag);
     if (status != HL_OK) return status;
     *out = (struct hl_step_report){
         .step = t->step,
-        .loss = s.loss_sum / (double)s.n_supervised,
+        .loss = s.committed.loss_sum / (double)s.committed.n_supervised,
         .grad_norm = s.result.grad_norm,
         .learning_rate = s.learning_rate,
-        .n_tokens = s.n_tokens,
-        .n_supervised = s.n_supervised,
+        .n_tokens = s.committed.n_tokens,
+        .n_supervised = s.committed.n_supervised,
         .stop = stop,
         .seconds = (double)(hl_clock_ns() - started) * 1e-9,
         .data_wait_seconds = (double)s.data_wait_ns * 1e-9,
@@ -355,6 +416,7 @@ enum hl_status hl_trainer_evaluate(struct hl_trainer *t, double *loss_out, int64
     hl_threads_set(t->threads);
     hl_group_tell(t->setup.group, HL_PHASE_EVALUATION, t->step);
     enum hl_status status = hl_trainer_drain(t, diag);
+    if (status == HL_OK) status = hl_trainer_view(t, true, diag);
     if (status != HL_OK) return status;
     const struct hl_train_options *o = t->setup.options;
     int64_t rows = o->per_device_eval_batch_size ? o->per_device_eval_batch_size : t->micro_rows;

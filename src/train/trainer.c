@@ -47,11 +47,25 @@ enum hl_status hl_recompute_blocks(const struct hl_train_options *o, const struc
 
 /* ---- how long the run is, and its curve ---- */
 
-/* Steps in all: of max_steps, or those done and those that the rows left over need. */
+int64_t hl_trainer_row_budget(const struct hl_trainer *t) {
+    int64_t rows, steps = t->setup.options->max_steps;
+    if (steps < 0) return t->total_rows;
+    return __builtin_mul_overflow(steps, t->step_rows, &rows) ? INT64_MAX : rows;
+}
+
+/* Steps in all: of max_steps, or those done and those that the rows left over need. Where the batch
+ * is not known ahead, max_steps stands for the rows of so many planned ones. */
 static void count_steps(struct hl_trainer *t) {
-    int64_t left = t->total_rows - t->rows_taken;
-    if (t->setup.options->max_steps >= 0) t->n_steps = t->setup.options->max_steps;
+    int64_t left = hl_trainer_row_budget(t) - t->rows_taken;
+    if (t->setup.options->max_steps >= 0 && !hl_trainer_has_pace(t))
+        t->n_steps = t->setup.options->max_steps;
     else t->n_steps = t->step + (left > 0 ? (left - 1) / t->step_rows + 1 : 0);
+}
+
+/* The length of the curve: steps, of the planned size where the batch is not known ahead. */
+static double curve_length(const struct hl_trainer *t) {
+    if (!hl_trainer_has_pace(t)) return (double)t->n_steps;
+    return ceil((double)hl_trainer_row_budget(t) / (double)t->step_rows);
 }
 
 static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
@@ -74,15 +88,15 @@ static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
 
 static void set_rate(struct hl_trainer *t) {
     const struct hl_train_options *o = t->setup.options;
-    double warmup = (double)o->warmup_steps;
-    if (o->warmup_steps == 0) warmup = ceil(o->warmup_ratio * (double)t->n_steps);
+    double warmup = (double)o->warmup_steps, length = curve_length(t);
+    if (o->warmup_steps == 0) warmup = ceil(o->warmup_ratio * length);
     t->rate = (struct hl_schedule_rate){
         .curve = (enum hl_curve)o->lr_scheduler_type,
         .learning_rate = o->learning_rate,
         .min_lr_ratio = o->min_lr_ratio,
         .warmup = warmup,
-        .total = (double)t->n_steps,
-        .decay = o->lr_decay_steps ? (double)o->lr_decay_steps : ceil(0.2 * (double)t->n_steps),
+        .total = length,
+        .decay = o->lr_decay_steps ? (double)o->lr_decay_steps : ceil(0.2 * length),
     };
 }
 
@@ -101,6 +115,9 @@ static enum hl_status find_plugins(struct hl_trainer *t, struct hl_diag *diag) {
         status = t->optimizer->check(t->setup.optimizer_options, diag);
     if (status == HL_OK) status = hl_plan_strategy(&t->setup, &t->strategy, diag);
     if (status == HL_OK) status = hl_schedule_find(o->schedule, &t->schedule, diag);
+    if (status == HL_OK)
+        status = hl_plan_strategy_options(t->mem, &t->setup, t->strategy, &t->defaults,
+                                          &t->strategy_options, diag);
     return status;
 }
 
@@ -110,23 +127,16 @@ static double seconds_now(void *clock) {
 }
 
 static struct hl_strategy_env environment(struct hl_trainer *t) {
-    return (struct hl_strategy_env){.mem = t->mem,
-                                    .log = t->setup.log,
-                                    .layout = &t->model->layout,
-                                    .engine = t->engine,
-                                    .kernels = t->kernels,
-                                    .products = t->products,
-                                    .optimizer = t->optimizer,
-                                    .optimizer_options = t->setup.optimizer_options,
-                                    .group = t->setup.group,
-                                    .rank = hl_group_rank(t->setup.group),
-                                    .n_ranks = hl_group_n_ranks(t->setup.group),
-                                    .accumulation = hl_plan_accumulation(&t->setup),
-                                    .reduce_dtype = (enum hl_dtype)t->setup.options->reduce_dtype,
-                                    .reduce_each_micro =
-                                        t->setup.options->reduce == HL_REDUCE_EACH_MICRO,
-                                    .seed = t->setup.seed,
-                                    .now = seconds_now};
+    struct hl_strategy_env env = hl_plan_env(&t->setup);
+    env.mem = t->mem;
+    env.layout = &t->model->layout;
+    env.engine = t->engine;
+    env.kernels = t->kernels;
+    env.products = t->products;
+    env.optimizer = t->optimizer;
+    env.options = t->strategy_options;
+    env.now = seconds_now;
+    return env;
 }
 
 static enum hl_status make_loaders(struct hl_trainer *t, struct hl_diag *diag) {
@@ -142,7 +152,7 @@ static enum hl_status make_loaders(struct hl_trainer *t, struct hl_diag *diag) {
 /* For a rank that has no row left in the last step while others do. */
 static enum hl_status make_no_target(struct hl_trainer *t, struct hl_diag *diag) {
     size_t n = (size_t)t->setup.block_size;
-    if (hl_group_n_ranks(t->setup.group) == 1) return HL_OK;
+    if (hl_group_n_ranks(t->setup.group) == 1 && !hl_trainer_has_pace(t)) return HL_OK;
     t->no_target = hl_alloc(t->mem, n, sizeof *t->no_target);
     if (!t->no_target) return hl_fail_memory(diag, n * sizeof *t->no_target, "an empty row");
     for (size_t i = 0; i < n; i++) t->no_target[i] = -1;
@@ -189,6 +199,7 @@ enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setu
                                 struct hl_diag *diag) {
     struct hl_trainer t = {.mem = mem, .setup = *setup};
     enum hl_status status = find_plugins(&t, diag);
+    hl_plan_defaults_free(&t.defaults);
     if (status == HL_OK) status = hl_model_new(mem, setup->model, &t.model, diag);
     if (status != HL_OK) return status;
     bool *recompute = hl_alloc(mem, (size_t)t.model->layout.n_blocks, sizeof *recompute);
@@ -208,6 +219,7 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
     if (!t) return hl_fail_memory(diag, sizeof *t, "the trainer");
     t->mem = mem;
     t->setup = *setup;
+    t->in_view = true;
     struct hl_cpu cpu;
     hl_cpu_read(&cpu);
     hl_cpu_share(&cpu, setup->n_local_ranks);
@@ -217,9 +229,9 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
     hl_threads_set(t->threads);
     hl_denormals_off();
 
-    enum hl_status status = set_length(t, diag);
+    enum hl_status status = find_plugins(t, diag);
+    if (status == HL_OK) status = set_length(t, diag);
     if (status == HL_OK) status = check_vocabulary(t, diag);
-    if (status == HL_OK) status = find_plugins(t, diag);
     if (status == HL_OK) status = make_loaders(t, diag);
     if (status == HL_OK) status = make_no_target(t, diag);
     if (status == HL_OK) status = make_parts(t, diag);
@@ -248,6 +260,7 @@ void hl_trainer_free(struct hl_trainer *t) {
     hl_products_free(t->products);
     hl_free(t->mem, t->recompute);
     hl_model_free(t->model);
+    hl_plan_defaults_free(&t->defaults);
     hl_free(t->mem, t);
 }
 
@@ -258,11 +271,25 @@ int64_t hl_trainer_step_index(const struct hl_trainer *t) { return t->step; }
 const struct hl_model *hl_trainer_model(const struct hl_trainer *t) { return t->model; }
 
 float *hl_trainer_params(struct hl_trainer *t) {
+    struct hl_diag diag;
+    if (hl_trainer_view(t, true, &diag) != HL_OK) return NULL;
     return hl_engine_data(t->engine, HL_BUFFER_MASTER, hl_layout_all(&t->model->layout));
 }
 
 void hl_trainer_params_changed(struct hl_trainer *t) {
     hl_engine_publish(t->engine, t->kernels, hl_layout_all(&t->model->layout));
+    t->started = false;
+}
+
+enum hl_status hl_trainer_view(struct hl_trainer *t, bool on, struct hl_diag *diag) {
+    const struct hl_strategy *s = t->strategy;
+    enum hl_status status = HL_OK;
+    if (!t->started && s->start) status = s->start(t->strategy_state, diag);
+    if (status != HL_OK) return status;
+    t->started = true;
+    if (s->view && on != t->in_view) s->view(t->strategy_state, on);
+    t->in_view = on;
+    return HL_OK;
 }
 
 double hl_trainer_flops_per_step(const struct hl_trainer *t) {

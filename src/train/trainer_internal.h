@@ -7,6 +7,14 @@
 #include "halley/train.h"
 #include "memory/engine.h"
 #include "model/run.h"
+#include "train/plan.h"
+
+/* What micro-batches of this rank gave. */
+struct hl_books {
+    double loss_sum;
+    int64_t n_rows, n_tokens, n_supervised;
+};
+enum { HL_SHARED_NUMBERS = 5 }; /* of a rank, with each step: step.c says which */
 
 struct hl_trainer {
     struct hl_mem *mem;
@@ -23,8 +31,12 @@ struct hl_trainer {
     const struct hl_schedule *schedule;
     const struct hl_strategy *strategy;
     const struct hl_optimizer *optimizer;
+    const void *strategy_options;
+    struct hl_plan_defaults defaults;
     void *strategy_state;
     double sent_bytes_per_step; /* by this rank, as the strategy's cost says */
+    bool started; /* the strategy: what it keeps on this rank is there */
+    bool in_view; /* the engine holds what evaluation and checkpoints see */
     struct hl_schedule_rate rate;
 
     int64_t micro_rows, rank_rows; /* of a micro-batch: on this rank, on all */
@@ -38,10 +50,26 @@ struct hl_trainer {
     int64_t rows_taken;
     int64_t tokens_seen;
 
-    int stop_wish;        /* of this rank */
+    /* Ranks at their own pace (HL_CAP_ROUNDS): where this rank's next micro-batch counts its rows
+     * from, and what it gave that no step has committed yet. Both are this rank's own. */
+    int64_t next_row;
+    struct hl_books uncommitted;
+
+    int stop_wish;              /* of this rank */
+    struct hl_collective share; /* of the step's books between ranks */
+    double shared[HL_MAX_RANKS * HL_SHARED_NUMBERS];
     uint64_t loaded_hash; /* of the weights that were read last: as f32, whatever the file's type */
 };
 
+static inline bool hl_trainer_has_pace(const struct hl_trainer *t) {
+    return t->strategy->caps & HL_CAP_ROUNDS;
+}
+/* Rows after which the run is over. */
+int64_t hl_trainer_row_budget(const struct hl_trainer *trainer);
+/* What the engine holds from here on: the weights that evaluation and checkpoints see, or those in
+ * work. A trainer begins in view; the strategy starts when work begins. */
+enum hl_status hl_trainer_view(struct hl_trainer *trainer, bool on,
+                               struct hl_diag *diag) HL_MUST_CHECK;
 /* Nothing of the strategy's is in flight afterwards: before evaluation and checkpoints. */
 enum hl_status hl_trainer_drain(struct hl_trainer *trainer, struct hl_diag *diag) HL_MUST_CHECK;
 /* step and rows_taken were set from outside: how many steps that leaves, and the rate's curve over

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "support/whole_state.h"
+#include "train/state.h"
 #include "wires/wrappers.h"
 
 /* ---- what is counted ---- */
@@ -47,6 +48,7 @@ static enum hl_status hash_blocks(struct hl_trainer *t, struct law_rank *seen,
                                   struct hl_diag *diag) {
     const struct hl_layout *layout = &t->model->layout;
     enum hl_status status = hl_trainer_drain(t, diag);
+    if (status == HL_OK) status = hl_trainer_view(t, true, diag);
     for (int b = 0; b < layout->n_blocks && status == HL_OK; b++) {
         status = enter(t, b, diag);
         if (status != HL_OK) break;
@@ -56,6 +58,24 @@ static enum hl_status hash_blocks(struct hl_trainer *t, struct law_rank *seen,
         if (t->strategy->block_exit)
             status = t->strategy->block_exit(t->strategy_state, b, false, diag);
     }
+    return status;
+}
+
+/* What of a checkpoint is this rank's own. */
+static enum hl_status hash_own(struct hl_trainer *t, struct law_rank *seen, struct hl_diag *diag) {
+    struct hl_state_list list;
+    struct hl_state_numbers names;
+    enum hl_status status = hl_state_list(t, &list, diag);
+    seen->own = 0;
+    for (int i = 0; i < list.n && status == HL_OK; i++) {
+        const struct hl_state_array *a = &list.items[i];
+        if (a->kind == HL_STATE_OWN && a->rank == hl_group_rank(t->setup.group))
+            seen->own = 31 * seen->own + hash(a->data, (size_t)a->n * sizeof *a->data);
+    }
+    hl_state_list_free(&list);
+    hl_state_numbers(t, &names);
+    for (int i = 0; i < names.n; i++)
+        seen->own = 31 * seen->own + hash(names.at[i] ? (void *)names.at[i] : names.loss_sum, 8);
     return status;
 }
 
@@ -105,10 +125,11 @@ static enum hl_status look(struct rank_run *k, struct hl_diag *diag) {
     struct law_run *run = k->run;
     k->seen->n_blocks = k->t->model->layout.n_blocks;
     enum hl_status status = hash_blocks(k->t, k->seen, diag);
+    if (status == HL_OK) status = hash_own(k->t, k->seen, diag);
     if (status != HL_OK || whole_state_size(k->t) > LAW_FLOATS) return status;
     if (k->r->rank == 0) {
         run->n_state = whole_state_size(k->t);
-        run->n_arrays = 1 + k->t->optimizer->n_slots;
+        run->n_arrays = (int)(run->n_state / k->t->model->layout.n_parameters);
     }
     status = whole_state(k->t, run->state, diag);
     if (status == HL_OK && k->r->rank == 0) hash_saved(k->t, run);
@@ -131,16 +152,11 @@ static enum hl_status train(struct rank_run *k, struct hl_diag *diag) {
 
 /* What the strategy says of itself, on this rank. */
 static struct hl_strategy_need need_of(const struct hl_trainer *t) {
-    const struct hl_strategy_env env = {
-        .layout = &t->model->layout,
-        .kernels = t->kernels,
-        .optimizer = t->optimizer,
-        .group = t->setup.group,
-        .rank = hl_group_rank(t->setup.group),
-        .n_ranks = hl_group_n_ranks(t->setup.group),
-        .accumulation = t->setup.options->gradient_accumulation_steps,
-        .reduce_dtype = (enum hl_dtype)t->setup.options->reduce_dtype,
-        .reduce_each_micro = t->setup.options->reduce == HL_REDUCE_EACH_MICRO};
+    struct hl_strategy_env env = hl_plan_env(&t->setup);
+    env.layout = &t->model->layout;
+    env.kernels = t->kernels;
+    env.optimizer = t->optimizer;
+    env.options = t->strategy_options;
     return t->strategy->cost(&env);
 }
 

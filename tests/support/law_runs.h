@@ -41,7 +41,8 @@ struct law_rank {
     int n_done; /* steps */
     double loss[LAW_STEPS], norm[LAW_STEPS], eval_loss[LAW_STEPS + 1];
     int n_blocks;
-    uint64_t weights[LAW_BLOCKS]; /* hash of what compute reads of each block */
+    uint64_t weights[LAW_BLOCKS]; /* hash of what compute reads of each block, in view */
+    uint64_t own; /* hash of the arrays and numbers that a checkpoint holds for this rank alone */
     struct hl_strategy_need need;
     int64_t n_parameters;
     struct law_count counts[LAW_MOMENTS];

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "halley/strategy.h"
 #include "halley/train.h"
 #include "train/trainer_internal.h"
 
@@ -23,6 +24,7 @@ struct world {
     struct hl_dataset *dataset;
     struct hl_train_options train;
     struct hl_optimizer_options optimizer;
+    struct hl_strategy_options strategies;
     struct hl_data_options data;
     struct hl_model_config model;
     struct hl_trainer_setup setup;
@@ -50,10 +52,12 @@ static inline void open_world(struct world *w, const char *optim) {
     char path[128];
     (void)snprintf(path, sizeof path, "%s/names.txt", w->folder);
     write_names(path);
-    struct hl_option_set sets[3] = {{NULL, hl_train_rows, hl_train_n_rows, &w->train},
-                                    {NULL, hl_optimizer_rows, hl_optimizer_n_rows, &w->optimizer},
-                                    {NULL, hl_data_rows, hl_data_n_rows, &w->data}};
-    assert_int_equal(hl_config_new(mem, sets, 3, &w->config, &diag), HL_OK);
+    struct hl_option_set sets[3 + HL_MAX_STRATEGIES] = {
+        {NULL, hl_train_rows, hl_train_n_rows, &w->train},
+        {NULL, hl_optimizer_rows, hl_optimizer_n_rows, &w->optimizer},
+        {NULL, hl_data_rows, hl_data_n_rows, &w->data}};
+    size_t n_sets = 3 + (size_t)hl_strategy_option_sets(&w->strategies, sets + 3);
+    assert_int_equal(hl_config_new(mem, sets, n_sets, &w->config, &diag), HL_OK);
     const char *const words[] = {"--data",
                                  path,
                                  "--text_format",
@@ -93,6 +97,7 @@ static inline void open_world(struct world *w, const char *optim) {
                                         .tie_word_embeddings = true};
     w->setup = (struct hl_trainer_setup){.options = &w->train,
                                          .optimizer_options = &w->optimizer,
+                                         .strategy_options = &w->strategies,
                                          .model = &w->model,
                                          .dataset = w->dataset,
                                          .block_size = 24,

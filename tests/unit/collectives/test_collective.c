@@ -136,6 +136,72 @@ static void test_all_to_all(void **state) {
     for (int n = 2; n <= 6; n++) ranks_run(n, 1, PART_BYTES, exchange, NULL);
 }
 
+/* The sum of a slice goes elsewhere, and what it is made of stays. */
+static void reduce_apart(struct rank_context *r) {
+    enum { N = 5000 };
+    static _Thread_local float data[N], out[N];
+    const enum hl_dtype *wire = r->shared;
+    struct hl_group *g = NULL;
+    struct hl_collective op;
+    struct hl_diag diag;
+    ranks_check(r, new_group(r, r->wire, 5000000000, kernels(), &g, &diag) == HL_OK);
+    struct hl_range own = hl_slice(N, HL_SLICE_UNIT, r->rank, r->n_ranks);
+    for (int i = 0; i < N; i++) data[i] = case_element(i, r->rank), out[i] = -1;
+    const struct hl_collective_args args = {.kind = HL_REDUCE_SCATTER,
+                                            .data = data,
+                                            .out = out,
+                                            .n = N,
+                                            .element_bytes = 4,
+                                            .wire = *wire};
+    hl_collective_start(g, &args, &op);
+    ranks_check(r, hl_collective_wait(g, &op, &diag) == HL_OK);
+    for (int i = 0; i < N; i++) ranks_check(r, data[i] == case_element(i, r->rank));
+    for (int64_t i = 0; i < own.n; i++)
+        ranks_check(
+            r, out[i] == case_sum_of(own.offset + i, r->n_ranks, r->n_ranks > 1 ? *wire : HL_F32));
+    ranks_check(r, out[own.n < N ? own.n : 0] == -1 || own.n == N);
+    hl_group_free(g);
+}
+
+static void test_reduce_scatter_apart(void **state) {
+    (void)state;
+    for (int n = 1; n <= 4; n++)
+        for (int wire = 0; wire < 2; wire++) {
+            enum hl_dtype w = (enum hl_dtype)wire;
+            ranks_run(n, LANES, PART_BYTES, reduce_apart, &w);
+        }
+}
+
+/* From each rank to each: it arrives there, and nobody else's data changes. */
+static void send_each(struct rank_context *r) {
+    enum { N = 700 };
+    static _Thread_local float data[N];
+    struct hl_group *g = NULL;
+    struct hl_collective op;
+    struct hl_diag diag;
+    ranks_check(r, new_group(r, r->wire, 5000000000, kernels(), &g, &diag) == HL_OK);
+    for (int from = 0; from < r->n_ranks; from++)
+        for (int to = 0; to < r->n_ranks; to++) {
+            const struct hl_collective_args args = {
+                .kind = HL_SEND, .root = from, .to = to, .data = data, .n = N, .element_bytes = 4};
+            int has = r->rank == to ? from : r->rank;
+            for (int i = 0; i < N; i++) data[i] = case_element(i, r->rank);
+            hl_collective_start(g, &args, &op);
+            ranks_check(r, hl_collective_wait(g, &op, &diag) == HL_OK);
+            for (int i = 0; i < N; i++) ranks_check(r, data[i] == case_element(i, has));
+            struct hl_collective_cost cost = hl_collective_cost(&args, r->rank, r->n_ranks);
+            bool moves = from != to;
+            ranks_check(r, cost.bytes_out == (moves && r->rank == from ? N * 4 : 0) &&
+                               cost.bytes_in == (moves && r->rank == to ? N * 4 : 0));
+        }
+    hl_group_free(g);
+}
+
+static void test_send(void **state) {
+    (void)state;
+    for (int n = 2; n <= 4; n++) ranks_run(n, 1, PART_BYTES, send_each, NULL);
+}
+
 /* Operations of three lanes at once, several on each, started before any is waited for; then a
  * barrier and shared numbers. */
 static void many(struct rank_context *r) {
@@ -285,6 +351,8 @@ int main(void) {
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_all_reduce),
         cmocka_unit_test(test_reduce_scatter),
+        cmocka_unit_test(test_reduce_scatter_apart),
+        cmocka_unit_test(test_send),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_all_to_all),

@@ -32,10 +32,10 @@ static bool not_yet(void) {
     return spy.left--, true;
 }
 
-static enum hl_status step_begin(void *state, int64_t step, struct hl_diag *diag) {
+static enum hl_status step_begin(void *state, const struct hl_step *step, struct hl_diag *diag) {
     (void)state, (void)diag;
     if (not_yet()) return HL_PENDING;
-    return note("S%d ", (int)step), HL_OK;
+    return note("S%d ", (int)step->index), HL_OK;
 }
 static enum hl_status block_enter(void *state, int block, bool backward, struct hl_diag *diag) {
     (void)state, (void)diag;
