@@ -142,7 +142,8 @@ struct hl_step_result {
 /* After a micro-batch: another one, or the step is over. A strategy that answers decides how many
  * micro-batches a step has, within the rows of the run; the plan is gradient_accumulation_steps.
  * ROUND: another one, and all up to this one are what this step's update is made of; those that
- * follow belong to the next update. When the update is the run's last, none follows. */
+ * follow belong to the next update. When the update is the run's last, none follows. With
+ * HL_CAP_ROUNDS it is asked before the first micro-batch too (micro -1). */
 enum hl_micro_answer { HL_MICRO_MORE, HL_MICRO_ROUND, HL_MICRO_STEP };
 
 /* Arrays beyond master and optimizer slots that a checkpoint must hold. */

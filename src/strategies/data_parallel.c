@@ -1,8 +1,6 @@
 /* Synchronous data parallelism, whole or in slices. See data_parallel.h. */
 #include "strategies/data_parallel.h"
 
-#include <math.h>
-
 #include "optimizers/optimizers.h"
 #include "strategies/update.h"
 
@@ -256,25 +254,6 @@ static void start_share(struct hl_dp *s, int64_t n_supervised) {
     hl_collective_start(s->env.group, &args, &s->share);
 }
 
-/* Blocks ascending, ranks ascending. */
-static void add_shared(struct hl_dp *s) {
-    int n = s->env.layout->n_blocks;
-    double sum = 0, tokens = 0;
-    struct hl_step_result *out = &s->result;
-    *out = (struct hl_step_result){.bad_block = -1};
-    for (int b = 0; b < n; b++)
-        for (int r = 0; r < s->env.n_ranks; r++) {
-            double part = s->shared[(size_t)r * (size_t)(n + 1) + (size_t)b];
-            if (!isfinite(part)) out->bad_block = b; /* ends at the first of the backward pass */
-            sum += part;
-        }
-    for (int r = 0; r < s->env.n_ranks; r++)
-        tokens += s->shared[(size_t)r * (size_t)(n + 1) + (size_t)n];
-    out->n_supervised = (int64_t)tokens;
-    out->grad_norm = tokens > 0 ? sqrt(sum) / tokens : 0;
-    out->applied = isfinite(out->grad_norm);
-}
-
 static enum hl_status update(struct hl_dp *s, const struct hl_step *step, struct hl_diag *diag) {
     float factor = hl_grad_factor(s->result.grad_norm, step->max_grad_norm, s->result.n_supervised);
     enum hl_status status = HL_OK;
@@ -317,7 +296,7 @@ enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl
         s->stage = HL_DP_UPDATE;
     }
     if (s->stage == HL_DP_UPDATE) {
-        add_shared(s);
+        s->result = hl_grad_result(s->shared, n, s->env.n_ranks);
         if (s->result.n_supervised == 0)
             return hl_fail(diag, HL_E_USER,
                            "step %lld: no token of any rank is supervised, so there is no "

@@ -296,8 +296,7 @@ static void read_numbers(struct hl_trainer *t, const json_t *rows) {
             if (value > most) most = value;
             if (r == rank) own = value;
         }
-        if (!same && names.sums[i]) own = rank ? 0 : sum;
-        if (!same && names.at[i] == &t->next_row) own = most;
+        if (!same) own = !names.sums[i] ? most : rank ? 0 : sum;
         if (names.at[i]) *names.at[i] = (int64_t)own;
         else *names.loss_sum = own;
     }

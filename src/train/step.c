@@ -273,7 +273,11 @@ static enum hl_status step_begin(struct step *s, struct hl_diag *diag) {
 
 static enum hl_status run_mark(struct step *s, const struct hl_op *op, struct hl_diag *diag) {
     switch (op->mark) {
-    case HL_MARK_STEP_BEGIN: return step_begin(s, diag);
+    case HL_MARK_STEP_BEGIN: {
+        enum hl_status status = step_begin(s, diag);
+        bool asks = status == HL_OK && hl_trainer_has_pace(s->t);
+        return asks ? micro_end(s, -1, diag) : status;
+    }
     case HL_MARK_MICRO_BEGIN: return micro_begin(s, op->micro, diag);
     case HL_MARK_MICRO_END: return micro_end(s, op->micro, diag);
     case HL_MARK_STEP_END: return step_end(s, diag);

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The loss and gradient norm of a tiny training, step by step, as PyTorch computes them in f64: what every exact strategy must
-follow at any number of ranks.
+"""The loss and gradient norm of a tiny training, step by step, as PyTorch computes them in f64: "exact" is what every exact
+strategy must follow at any number of ranks; strategies with rules of their own have a curve each.
 
 usage: HALLEY_CURVE_INPUTS=FOLDER test_laws     (writes FOLDER/checkpoint-0 and FOLDER/batches.json)
-       make_curves.py FOLDER                    (torch 2.13.0 and transformers 5.24.0; writes curves/exact.json beside itself)
-Weights, rows and learning rates come from the test; model, loss, gradient, clipping and AdamW are PyTorch's.
+       make_curves.py FOLDER                    (torch 2.13.0 and transformers 5.24.0; writes curves/NAME.json beside itself)
+Weights, rows and learning rates come from the test; model, loss, gradient, clipping and AdamW are PyTorch's. Micro-batches lie in
+the order in which two ranks take them: [micro-batch][rank].
 """
+import copy
 import json
 import os
 import sys
@@ -13,40 +15,138 @@ import sys
 import torch
 import transformers
 
+RANKS = 2
 torch.set_num_threads(1)
 folder = sys.argv[1]
 with open(os.path.join(folder, "batches.json"), encoding="utf-8") as f:
     inputs = json.load(f)
-model = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(folder, "checkpoint-0"), dtype=torch.float64,
-                                                          attn_implementation="eager").train()
-matrices = [p for p in model.parameters() if p.dim() == 2]
-vectors = [p for p in model.parameters() if p.dim() != 2]
-optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": inputs["weight_decay"]},
-                               {"params": vectors, "weight_decay": 0.0}],
-                              betas=(inputs["adam_beta1"], inputs["adam_beta2"]), eps=inputs["adam_epsilon"])
+rates = inputs["learning_rates"]
+micros = [inputs["micro_batches"][i:i + RANKS] for i in range(0, len(inputs["micro_batches"]), RANKS)]
 
 
-def loss_sum(sequence):
-    tokens, targets = (torch.tensor(sequence[key]) for key in ("tokens", "targets"))
-    logits = model(tokens[None], use_cache=False).logits[0]
-    return torch.nn.functional.cross_entropy(logits, targets, ignore_index=-1, reduction="sum")
+class Run:
+    """A model with its AdamW, and the curve of what was committed."""
+
+    def __init__(self):
+        self.model = transformers.AutoModelForCausalLM.from_pretrained(
+            os.path.join(folder, "checkpoint-0"), dtype=torch.float64, attn_implementation="eager").train()
+        self.params = list(self.model.parameters())
+        self.optimizer = torch.optim.AdamW(
+            [{"params": [p for p in self.params if p.dim() == 2], "weight_decay": inputs["weight_decay"]},
+             {"params": [p for p in self.params if p.dim() != 2], "weight_decay": 0.0}],
+            betas=(inputs["adam_beta1"], inputs["adam_beta2"]), eps=inputs["adam_epsilon"])
+        self.loss, self.norm = [], []
+
+    def weights(self):
+        return [p.detach().clone() for p in self.params]
+
+    def set_weights(self, weights):
+        with torch.no_grad():
+            for p, w in zip(self.params, weights):
+                p.copy_(w)
+
+    def gradient(self, sequences):
+        """(sums of gradients, sum of losses, tokens) over sequences, at the weights there are."""
+        self.optimizer.zero_grad()
+        total, n = torch.zeros((), dtype=torch.float64), 0
+        for sequence in sequences:
+            tokens, targets = (torch.tensor(sequence[key]) for key in ("tokens", "targets"))
+            logits = self.model(tokens[None], use_cache=False).logits[0]
+            total = total + torch.nn.functional.cross_entropy(logits, targets, ignore_index=-1, reduction="sum")
+            n += int((targets >= 0).sum())
+        total.backward()
+        return [p.grad.clone() for p in self.params], total.item(), n
+
+    def update(self, gradient, rate):
+        """One clipped step; returns the norm before clipping."""
+        sums, _, n = gradient
+        for p, g in zip(self.params, sums):
+            p.grad = g / n
+        norm = torch.nn.utils.clip_grad_norm_(self.params, inputs["max_grad_norm"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        return norm.item()
+
+    def attempt(self, gradient, rate):
+        """The weights that such a step would give; nothing changes."""
+        weights, state = self.weights(), copy.deepcopy(self.optimizer.state_dict())
+        self.update(gradient, rate)
+        tried = self.weights()
+        self.set_weights(weights)
+        self.optimizer.load_state_dict(state)
+        return tried
+
+    def commit(self, gradient, rate):
+        self.norm.append(self.update(gradient, rate))
+        self.loss.append(gradient[1] / gradient[2])
 
 
-curve = {"made_by": "make_curves.py", "torch": torch.__version__, "transformers": transformers.__version__,
-         "loss": [], "grad_norm": []}
-for step in inputs["steps"]:
-    optimizer.zero_grad()
-    n = sum(target >= 0 for sequence in step["sequences"] for target in sequence["targets"])
-    total = sum(loss_sum(sequence) for sequence in step["sequences"]) / n
-    total.backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), inputs["max_grad_norm"])
-    for group in optimizer.param_groups:
-        group["lr"] = step["learning_rate"]
-    optimizer.step()
-    curve["loss"].append(float(f"{total.item():.12g}"))
-    curve["grad_norm"].append(float(f"{norm.item():.12g}"))
-out = os.path.join(os.path.dirname(os.path.abspath(__file__)), "curves", "exact.json")
-os.makedirs(os.path.dirname(out), exist_ok=True)
-with open(out, "w", encoding="utf-8") as f:
-    json.dump(curve, f, indent=1)
-    f.write("\n")
+def add(a, b):
+    return [x + y for x, y in zip(a[0], b[0])], a[1] + b[1], a[2] + b[2]
+
+
+def of_all(k):
+    """Sequences of a micro-batch, of all ranks."""
+    return [sequence for rank in micros[k] for sequence in rank]
+
+
+def write(name, run, **more):
+    curve = {"made_by": "make_curves.py", "torch": torch.__version__, "transformers": transformers.__version__, **more,
+             "loss": [float(f"{x:.12g}") for x in run.loss], "grad_norm": [float(f"{x:.12g}") for x in run.norm]}
+    out = os.path.join(os.path.dirname(os.path.abspath(__file__)), "curves", name + ".json")
+    os.makedirs(os.path.dirname(out), exist_ok=True)
+    with open(out, "w", encoding="utf-8") as f:
+        json.dump(curve, f, indent=1)
+        f.write("\n")
+
+
+def exact():
+    run = Run()
+    for t, rate in enumerate(rates):
+        run.commit(run.gradient(of_all(2 * t) + of_all(2 * t + 1)), rate)
+    write("exact", run)
+
+
+def acco():
+    """One micro-batch in each round, of each rank."""
+    run, k = Run(), 1
+    pending = run.gradient(of_all(0))
+    for rate in rates:
+        estimate = run.attempt(pending, rate)
+        pending = add(pending, run.gradient(of_all(k)))
+        theta = run.weights()
+        run.set_weights(estimate)
+        following = run.gradient(of_all(k + 1))
+        run.set_weights(theta)
+        run.commit(pending, rate)
+        pending = following
+        k += 2
+    write("acco", run)
+
+
+def delayed(name, warmup, guesses):
+    """Two micro-batches a step."""
+    run, k, pending = Run(), 0, None
+    in_work = run.weights()
+    for t, rate in enumerate(rates):
+        def take():
+            nonlocal k
+            k += 2
+            return run.gradient(of_all(k - 2) + of_all(k - 1))
+        theta = run.weights()
+        run.set_weights(in_work)
+        if t < warmup or pending is None:
+            pending = take()
+        following = take() if t >= warmup and 2 * (len(rates) + 1) > k + 1 else None
+        run.set_weights(theta)
+        run.commit(pending, rate)
+        in_work = run.attempt(pending, rate) if guesses else run.weights()
+        pending = following
+    write(name, run, options={name + ".warmup_steps": str(warmup)})
+
+
+exact()
+acco()
+delayed("dpu", 5, False)
+delayed("wp", 5, True)

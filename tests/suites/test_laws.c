@@ -87,6 +87,7 @@ static void set_cell(struct world *w, const char *strategy, int accumulation, bo
     (void)snprintf(number, sizeof number, "%d", accumulation);
     set_strategy(w, strategy);
     set_word(w, "sync_every", "2");
+    set_word(w, "max_steps", "20"); /* of the planned size: more than any law runs */
     set_word(w, "gradient_accumulation_steps", number);
     set_word(w, "bf16", bf16 ? "true" : "false");
     set_word(w, "reduce_dtype", bf16 && accumulation == 2 ? "bf16" : "f32");
@@ -815,6 +816,14 @@ static json_t *open_curve(const struct hl_strategy *s, char *path, size_t capaci
     return json_load_file(path, 0, NULL);
 }
 
+/* Options that the curve is made with. */
+static void set_curve_options(struct world *w, const json_t *curve) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(curve, "options"), key, value)
+        set_word(w, key, json_string_value(value));
+}
+
 static bool follows(const struct law_run *run, const json_t *curve, const char *key,
                     const double *values, char why[LAW_WHY]) {
     const json_t *want = json_object_get(curve, key);
@@ -835,13 +844,14 @@ static void test_golden_curves(void **state) {
     open_curve_world(&w);
     for (int s = 0; hl_strategies()[s]; s++) {
         char path[4096], name[200], why[LAW_WHY];
-        set_word(&w, "strategy", hl_strategies()[s]->name);
+        set_strategy(&w, hl_strategies()[s]->name);
         const struct law_plan plan = {.world = &w,
                                       .n_ranks = ranks_for(hl_strategies()[s], &w, CURVE_RANKS),
                                       .n_steps = CURVE_STEPS};
         if (plan.n_ranks != CURVE_RANKS) continue; /* rows of a step are another number */
         json_t *curve = open_curve(hl_strategies()[s], path, sizeof path);
         if (!curve) fail_msg("%s has no curve: %s", hl_strategies()[s]->name, path);
+        set_curve_options(&w, curve);
         struct law_run *run = law_run(&plan);
         law_run_name(&plan, name, sizeof name);
         const struct law_rank *k = &run->ranks[0];
@@ -859,7 +869,8 @@ static json_t *listed(const int32_t *values, int64_t n) {
     for (int64_t i = 0; i < n; i++) (void)json_array_append_new(list, json_integer(values[i]));
     return list;
 }
-static json_t *curve_step(struct hl_trainer *t, struct hl_loader *loader, int64_t n_rows, int i) {
+/* Sequences of the i-th n_rows rows. */
+static json_t *curve_rows(struct hl_loader *loader, int64_t n_rows, int i) {
     struct hl_batch batch;
     struct hl_diag diag;
     json_t *sequences = json_array();
@@ -870,8 +881,7 @@ static json_t *curve_step(struct hl_trainer *t, struct hl_loader *loader, int64_
                                 listed(batch.target_N + first, n));
         (void)json_array_append_new(sequences, one);
     }
-    return json_pack("{s:f, s:o}", "learning_rate", hl_learning_rate(&t->rate, i, 1), "sequences",
-                     sequences);
+    return sequences;
 }
 
 /* What make_curves.py reads. */
@@ -885,17 +895,20 @@ static void test_write_curve_inputs(void **state) {
     open_curve_world(&w);
     struct hl_trainer *t = new_trainer(&w);
     struct hl_loader *loader;
-    int64_t rows = t->step_rows * CURVE_RANKS;
+    int64_t rows = t->micro_rows;
     if (hl_trainer_save(t, folder, NULL, NULL, &diag) != HL_OK) fail_msg("%s", diag.text);
     assert_int_equal(
         hl_loader_new(hl_mem_default(), w.dataset, HL_SPLIT_TRAIN, rows, &loader, &diag), HL_OK);
-    json_t *steps = json_array();
+    json_t *rates = json_array(), *micros = json_array();
     for (int i = 0; i < CURVE_STEPS; i++)
-        (void)json_array_append_new(steps, curve_step(t, loader, rows, i));
-    json_t *all = json_pack(
-        "{s:f, s:f, s:f, s:f, s:f, s:o}", "weight_decay", w.optimizer.weight_decay, "adam_beta1",
-        w.optimizer.adam_beta1, "adam_beta2", w.optimizer.adam_beta2, "adam_epsilon",
-        w.optimizer.adam_epsilon, "max_grad_norm", w.train.max_grad_norm, "steps", steps);
+        (void)json_array_append_new(rates, json_real(hl_learning_rate(&t->rate, i, 1)));
+    for (int i = 0; i < CURVE_RANKS * 2 * (CURVE_STEPS + 1); i++)
+        (void)json_array_append_new(micros, curve_rows(loader, rows, i));
+    json_t *all =
+        json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "weight_decay", w.optimizer.weight_decay,
+                  "adam_beta1", w.optimizer.adam_beta1, "adam_beta2", w.optimizer.adam_beta2,
+                  "adam_epsilon", w.optimizer.adam_epsilon, "max_grad_norm", w.train.max_grad_norm,
+                  "learning_rates", rates, "micro_batches", micros);
     (void)snprintf(path, sizeof path, "%s/batches.json", folder);
     assert_int_equal(json_dump_file(all, path, 0), 0);
     json_decref(all);
