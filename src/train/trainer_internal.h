@@ -35,8 +35,8 @@ struct hl_trainer {
     struct hl_plan_defaults defaults;
     void *strategy_state;
     double sent_bytes_per_step; /* by this rank, as the strategy's cost says */
-    bool started; /* the strategy: what it keeps on this rank is there */
-    bool in_view; /* the engine holds what evaluation and checkpoints see */
+    bool started;               /* the strategy: what it keeps on this rank is there */
+    bool in_view;               /* the engine holds what evaluation and checkpoints see */
     struct hl_schedule_rate rate;
 
     int64_t micro_rows, rank_rows; /* of a micro-batch: on this rank, on all */
