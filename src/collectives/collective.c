@@ -140,6 +140,7 @@ void hl_collective_prepare(const struct hl_collective_args *args, int rank, int 
         [HL_BARRIER] = all_gather,    [HL_SEND] = send};
     op->args = *args;
     op->args.one_stage = args->one_stage && args->kind == HL_ALL_REDUCE;
+    if (args->kind != HL_ALL_TO_ALL && args->kind != HL_REDUCE_SCATTER) op->args.out = NULL;
     op->status = HL_PENDING;
     op->next = NULL;
     op->n_out = op->n_in = 0;
@@ -156,7 +157,7 @@ void hl_collective_prepare(const struct hl_collective_args *args, int rank, int 
     assert(op->args.element_bytes > 0 && n_ranks <= HL_MAX_RANKS);
     assert(args->wire == HL_F32 || op->args.element_bytes == 4);
     const struct setup s = {op, rank, n_ranks, op->args.element_bytes};
-    if (n_ranks == 1 && args->out) memcpy(args->out, args->data, (size_t)args->n * s.size);
+    if (n_ranks == 1 && op->args.out) memcpy(args->out, args->data, (size_t)args->n * s.size);
     if (n_ranks > 1) make[args->kind](&s);
 }
 

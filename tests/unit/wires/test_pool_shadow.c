@@ -136,7 +136,7 @@ static void start_next(struct scene *s, int r) {
         if (op->started[r]) continue;
         struct hl_collective_args args = op->args;
         args.data = op->data[r];
-        args.out = op->out[r];
+        if (args.kind == HL_ALL_TO_ALL) args.out = op->out[r];
         op->started[r] = true;
         hl_collective_start(s->groups[r], &args, &op->state[r]);
         return;

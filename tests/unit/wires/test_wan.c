@@ -199,7 +199,7 @@ static void all_kinds(struct rank_context *r) {
                                                 .lane = kind % LANES,
                                                 .root = 1,
                                                 .data = data,
-                                                .out = out,
+                                                .out = kind == HL_ALL_TO_ALL ? out : NULL,
                                                 .n = kind == HL_ALL_TO_ALL ? 48 * r->n_ranks : N,
                                                 .unit = kind == HL_ALL_TO_ALL ? 48 : 0,
                                                 .wire = kind == HL_REDUCE ? HL_BF16 : HL_F32,
