@@ -36,6 +36,14 @@ enum hl_status hl_metrics_write(struct hl_metrics *metrics, int64_t step,
 enum hl_status hl_metrics_text(struct hl_metrics *metrics, int64_t step, const char *tag,
                                const char *text, struct hl_diag *diag)
     HL_MUST_CHECK; /* a sample: to samples.jsonl and TensorBoard's text tab; any bytes */
+/* rounds.jsonl, of runs whose ranks decide how many micro-batches they make: what each step's
+ * update was made of. counts [n_ranks][2]: micro-batches after the commit of the step before began,
+ * and in this step until its own did. Opened once, before the first is written. */
+enum hl_status hl_metrics_open_rounds(struct hl_metrics *metrics, const char *output_dir,
+                                      int64_t keep_through_step,
+                                      struct hl_diag *diag) HL_MUST_CHECK;
+enum hl_status hl_metrics_rounds(struct hl_metrics *metrics, int64_t step, const int64_t *counts,
+                                 int n_ranks, struct hl_diag *diag) HL_MUST_CHECK;
 enum hl_status hl_metrics_flush(struct hl_metrics *metrics, struct hl_diag *diag)
     HL_MUST_CHECK; /* fsync: before a checkpoint is committed */
 int64_t hl_metrics_n_lost(const struct hl_metrics *metrics); /* records that could not be written */

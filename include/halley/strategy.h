@@ -132,6 +132,9 @@ struct hl_step {
     int64_t n_supervised; /* step_end: tokens behind the gradient on this rank */
     double learning_rate;
     double max_grad_norm; /* 0: no clipping */
+    /* HL_CAP_ROUNDS: micro-batches of this rank until ROUND and after it, as in the run that is
+     * repeated; 0: it decides itself */
+    int64_t until_round, after_round;
 };
 struct hl_step_result {
     bool applied;     /* false: gradient not finite, nothing changed */

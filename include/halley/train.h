@@ -43,7 +43,7 @@ struct hl_train_options {
     int64_t gradient_accumulation_steps, global_batch_size; /* the latter 0: as the others say */
     double max_minutes;                                     /* 0: no limit */
     /* optimizer */
-    char *optim, *strategy, *schedule;
+    char *optim, *strategy, *schedule, *replay_rounds;
     double learning_rate, min_lr_ratio, warmup_ratio, max_grad_norm;
     int64_t warmup_steps, lr_decay_steps;
     int lr_scheduler_type; /* enum hl_curve */

@@ -23,7 +23,7 @@
 
 struct hl_metrics {
     struct hl_mem *mem;
-    struct hl_append lines, samples, events;
+    struct hl_append lines, samples, events, rounds;
     struct hl_buf text; /* scratch, reused: no allocation in a steady step */
     int64_t n_lost;
     bool told;
@@ -130,7 +130,7 @@ enum hl_status hl_metrics_open(struct hl_mem *mem, const char *output_dir,
     struct hl_metrics *metrics = hl_alloc(mem, 1, sizeof *metrics);
     if (!metrics) return hl_fail_memory(diag, sizeof *metrics, "metrics");
     metrics->mem = metrics->text.mem = mem;
-    metrics->lines.fd = metrics->samples.fd = metrics->events.fd = -1;
+    metrics->lines.fd = metrics->samples.fd = metrics->events.fd = metrics->rounds.fd = -1;
     enum hl_status status = HL_OK;
     if (mkdir(output_dir, 0777) && errno != EEXIST)
         status = hl_fail(diag, HL_E_IO, "cannot make the folder %s: %m", output_dir);
@@ -147,9 +147,16 @@ enum hl_status hl_metrics_open(struct hl_mem *mem, const char *output_dir,
     return status;
 }
 
+enum hl_status hl_metrics_open_rounds(struct hl_metrics *metrics, const char *output_dir,
+                                      int64_t keep_through_step, struct hl_diag *diag) {
+    return open_lines(metrics, &metrics->rounds, output_dir, "rounds.jsonl", keep_through_step,
+                      diag);
+}
+
 void hl_metrics_close(struct hl_metrics *metrics) {
     if (!metrics) return;
     hl_append_close(&metrics->events);
+    hl_append_close(&metrics->rounds);
     hl_append_close(&metrics->samples);
     hl_append_close(&metrics->lines);
     hl_buf_free(&metrics->text);
@@ -256,8 +263,21 @@ enum hl_status hl_metrics_text(struct hl_metrics *metrics, int64_t step, const c
     return status ? status : second;
 }
 
+enum hl_status hl_metrics_rounds(struct hl_metrics *metrics, int64_t step, const int64_t *counts,
+                                 int n_ranks, struct hl_diag *diag) {
+    struct hl_buf *out = &metrics->text;
+    out->n = 0;
+    hl_buf_printf(out, "{\"step\": %lld, \"micro_batches\": [", (long long)step);
+    for (int r = 0; r < n_ranks; r++)
+        hl_buf_printf(out, "%s[%lld, %lld]", r ? ", " : "", (long long)counts[2 * r],
+                      (long long)counts[2 * r + 1]);
+    hl_buf_puts(out, "]}\n");
+    return put_record(metrics, &metrics->rounds, diag);
+}
+
 enum hl_status hl_metrics_flush(struct hl_metrics *metrics, struct hl_diag *diag) {
     enum hl_status status = hl_append_sync(&metrics->lines, diag);
     if (!status) status = hl_append_sync(&metrics->samples, diag);
+    if (!status && metrics->rounds.fd >= 0) status = hl_append_sync(&metrics->rounds, diag);
     return status;
 }

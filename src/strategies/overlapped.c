@@ -40,6 +40,7 @@ struct overlap {
     int64_t open_tokens;          /* in Y */
     int64_t n_round;              /* micro-batches of this round */
     int counted;                  /* the last micro-batch that was counted */
+    bool filled;                  /* this step began with a first gradient */
     int64_t rounds[2], n_steps;   /* micro-batches before and beside commits, since metrics */
     int64_t counts[N_COUNTS];
 };
@@ -339,6 +340,7 @@ enum hl_status hl_overlap_step_begin(void *state, const struct hl_step *step,
     s->step = *step;
     s->counted = -1;
     s->phase = FILL;
+    s->filled = false;
     if (step->index < s->o.warmup_steps) s->phase = SYNC;
     else if (s->counts[HAS_PENDING] && s->o.rule == HL_OVERLAP_ACCO) {
         start_exchange(s, true);
@@ -347,13 +349,23 @@ enum hl_status hl_overlap_step_begin(void *state, const struct hl_step *step,
     return HL_OK;
 }
 
+/* Micro-batches of this round, of which the record of an earlier run may say how many. */
+static int64_t wanted(const struct overlap *s, bool *exact_out) {
+    int64_t fill = s->filled ? s->o.micro_batches : 0;
+    int64_t told = s->phase == ESTIMATE ? s->step.until_round - fill
+                   : s->phase == COMMIT ? s->step.after_round
+                                        : 0;
+    *exact_out = s->o.exact || told > 0;
+    return told > 0 ? told : s->o.micro_batches;
+}
+
 /* Is the round over? HL_PENDING: when the exchange is, for which this rank waits. */
 static enum hl_status round_is_over(struct overlap *s, bool *over_out, struct hl_diag *diag) {
     enum hl_status status = advance(s, diag);
-    bool enough = s->n_round >= s->o.micro_batches;
+    bool exact, enough = s->n_round >= wanted(s, &exact);
     *over_out = enough && status == HL_OK;
     if (status < 0) return status;
-    return enough && status == HL_PENDING && s->o.exact ? HL_PENDING : HL_OK;
+    return enough && status == HL_PENDING && exact ? HL_PENDING : HL_OK;
 }
 
 /* The commit begins: what comes now belongs to the next update. */
@@ -364,6 +376,7 @@ static void begin_commit(struct overlap *s, enum hl_micro_answer *answer) {
 }
 
 static void end_fill(struct overlap *s, enum hl_micro_answer *answer) {
+    s->filled = true;
     take_gradient(s, false);
     if (s->phase == SYNC) {
         start_exchange(s, false);

@@ -138,6 +138,9 @@ const struct hl_option hl_train_rows[] = {
     I64(sync_every, "training", "100", 1, 1e9, "steps", "inner_steps outer_every",
         "diloco, streaming_diloco, local_sgd: steps that ranks make on their own between "
         "exchanges"),
+    TEXT(replay_rounds, "training", "", NULL,
+         "rounds.jsonl of an earlier run (acco): every rank makes as many micro-batches in each "
+         "round as there, and the bits are the same"),
     TEXT(schedule, "training", "micro_major", NULL, "order of operations inside a step"),
     F64(learning_rate, "optimizer", "1e-3", 0, 1e6, NULL, "lr", "the maximum of the curve"),
     F64(min_lr_ratio, "optimizer", "0.1", 0, 1, NULL, "min_lr_rate",

@@ -355,6 +355,16 @@ static void write_metrics(struct run *r, const struct hl_step_report *s, const d
     r->seconds = r->data_wait = 0;
 }
 
+static void write_rounds(struct run *r, int64_t step) {
+    int64_t counts[2 * HL_MAX_RANKS];
+    struct hl_diag diag;
+    hl_trainer_rounds(r->t, counts);
+    warn(r,
+         hl_metrics_rounds(r->metrics, step, counts, hl_group_n_ranks(r->setup->trainer.group),
+                           &diag),
+         &diag);
+}
+
 /* The newest evaluation stays on a terminal's line; in a log it stands where it was made. */
 static void show(struct run *r, const struct hl_step_report *s, bool logs, double eval_loss) {
     if (!r->progress) return;
@@ -416,6 +426,7 @@ static enum hl_status after_step(struct run *r, const struct hl_step_report *s,
     r->data_wait += s->data_wait_seconds;
     if (evaluates) status = evaluate(r, &eval_loss, &n_evaluated, &eval_seconds, diag);
     if (status != HL_OK) return status;
+    if (r->metrics && hl_trainer_has_pace(r->t)) write_rounds(r, s->step);
     show(r, s, logs || evaluates, eval_loss);
     if (r->metrics && (logs || evaluates))
         write_metrics(r, s, n_evaluated ? &eval_loss : NULL, eval_seconds);
@@ -572,6 +583,8 @@ static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     if (!r->leads) return HL_OK;
     status =
         hl_metrics_open(r->mem, r->o->output_dir, r->t->step, r->o->tensorboard, &r->metrics, diag);
+    if (status == HL_OK && hl_trainer_has_pace(r->t))
+        status = hl_metrics_open_rounds(r->metrics, r->o->output_dir, r->t->step, diag);
     return status == HL_OK ? write_records(r, diag) : status;
 }
 

@@ -235,6 +235,7 @@ void hl_state_numbers(struct hl_trainer *t, struct hl_state_numbers *out) {
     *out = (struct hl_state_numbers){.loss_sum = &t->uncommitted.loss_sum};
     if (hl_trainer_has_pace(t)) {
         add_number(out, "next_row", &t->next_row, false);
+        add_number(out, "after_round", &t->after_round, false);
         add_number(out, "loss_sum", NULL, true);
         add_number(out, "n_rows", &t->uncommitted.n_rows, true);
         add_number(out, "n_tokens", &t->uncommitted.n_tokens, true);

@@ -16,6 +16,7 @@ struct step {
     struct hl_batch batch;
     bool head_adds;                   /* the head's forward found a gradient to add to */
     struct hl_books books, committed; /* committed: of all ranks, with this step's update */
+    int64_t n_run;                    /* micro-batches of this rank, since the books were closed */
     bool closed; /* the books of this step's update are on their way to the other ranks */
     int64_t data_wait_ns;
     struct hl_step_result result;
@@ -102,6 +103,7 @@ static enum hl_status micro_begin(struct step *s, int micro, struct hl_diag *dia
         s->books.n_tokens += s->batch.n_tokens;
     }
     s->books.n_supervised += s->batch.n_supervised;
+    s->n_run++;
     hl_group_tell(t->setup.group, HL_PHASE_FORWARD, t->step + 1);
     return hl_model_begin(t->run, &s->batch, diag);
 }
@@ -159,6 +161,9 @@ static void close_books(struct step *s) {
     own[2] = (double)s->books.n_tokens;
     own[3] = (double)s->books.n_supervised;
     own[4] = t->stop_wish;
+    own[5] = (double)t->after_round;
+    own[6] = (double)s->n_run;
+    s->n_run = 0;
     const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
                                             .data = t->shared,
                                             .n = HL_SHARED_NUMBERS * hl_group_n_ranks(group),
@@ -188,11 +193,22 @@ static enum hl_status read_books(struct step *s, int *stop_out, struct hl_diag *
 }
 
 static struct hl_step step_of(const struct step *s) {
-    return (struct hl_step){.index = s->t->step,
-                            .n_supervised =
-                                s->closed ? s->committed.n_supervised : s->books.n_supervised,
-                            .learning_rate = s->learning_rate,
-                            .max_grad_norm = s->t->setup.options->max_grad_norm};
+    const struct hl_trainer *t = s->t;
+    struct hl_step step = {.index = t->step,
+                           .n_supervised =
+                               s->closed ? s->committed.n_supervised : s->books.n_supervised,
+                           .learning_rate = s->learning_rate,
+                           .max_grad_norm = t->setup.options->max_grad_norm};
+    if (t->replay)
+        hl_rounds_of(t->replay, t->step + 1, hl_group_rank(t->setup.group), &step.until_round,
+                     &step.after_round);
+    return step;
+}
+
+void hl_trainer_rounds(const struct hl_trainer *t, int64_t *counts) {
+    for (int r = 0; r < hl_group_n_ranks(t->setup.group); r++)
+        for (int i = 0; i < 2; i++)
+            counts[2 * r + i] = (int64_t)t->shared[r * HL_SHARED_NUMBERS + 5 + i];
 }
 
 static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
@@ -351,6 +367,7 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
     t->step++;
     t->rows_taken += pace ? s.committed.n_rows : s.n_rows;
     t->uncommitted = s.books;
+    t->after_round = s.n_run;
     t->tokens_seen += s.committed.n_supervised;
     if (t->strategy->micro_end) hl_trainer_progress_changed(t);
     status = outer_round(t, diag);

@@ -159,6 +159,17 @@ static enum hl_status make_no_target(struct hl_trainer *t, struct hl_diag *diag)
     return HL_OK;
 }
 
+static enum hl_status open_replay(struct hl_trainer *t, struct hl_diag *diag) {
+    const char *path = t->setup.options->replay_rounds;
+    if (!path || !*path) return HL_OK;
+    if (!hl_trainer_has_pace(t))
+        return hl_fail(diag, HL_E_USER,
+                       "replay_rounds: strategy '%s' makes as many micro-batches as it is told; "
+                       "leave the option out",
+                       t->strategy->name);
+    return hl_rounds_read(t->mem, path, hl_group_n_ranks(t->setup.group), &t->replay, diag);
+}
+
 static enum hl_status check_vocabulary(struct hl_trainer *t, struct hl_diag *diag) {
     int64_t most = hl_dataset_max_token(t->setup.dataset), vocab = t->setup.model->vocab_size;
     if (most < vocab) return HL_OK;
@@ -234,6 +245,7 @@ enum hl_status hl_trainer_new(struct hl_mem *mem, const struct hl_trainer_setup 
     if (status == HL_OK) status = check_vocabulary(t, diag);
     if (status == HL_OK) status = make_loaders(t, diag);
     if (status == HL_OK) status = make_no_target(t, diag);
+    if (status == HL_OK) status = open_replay(t, diag);
     if (status == HL_OK) status = make_parts(t, diag);
     if (status != HL_OK) {
         hl_trainer_free(t);
@@ -253,6 +265,7 @@ void hl_trainer_free(struct hl_trainer *t) {
     if (!t) return;
     if (t->strategy_state) t->strategy->fini(t->strategy_state);
     hl_free(t->mem, t->no_target);
+    hl_rounds_free(t->replay);
     hl_loader_free(t->train_rows);
     hl_loader_free(t->validation_rows);
     hl_model_run_free(t->run);

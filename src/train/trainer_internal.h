@@ -8,13 +8,14 @@
 #include "memory/engine.h"
 #include "model/run.h"
 #include "train/plan.h"
+#include "train/rounds.h"
 
 /* What micro-batches of this rank gave. */
 struct hl_books {
     double loss_sum;
     int64_t n_rows, n_tokens, n_supervised;
 };
-enum { HL_SHARED_NUMBERS = 5 }; /* of a rank, with each step: step.c says which */
+enum { HL_SHARED_NUMBERS = 7 }; /* of a rank, with each step: step.c says which */
 
 struct hl_trainer {
     struct hl_mem *mem;
@@ -54,6 +55,8 @@ struct hl_trainer {
      * from, and what it gave that no step has committed yet. Both are this rank's own. */
     int64_t next_row;
     struct hl_books uncommitted;
+    int64_t after_round;      /* micro-batches that gave it */
+    struct hl_rounds *replay; /* NULL: ranks decide themselves */
 
     int stop_wish;              /* of this rank */
     struct hl_collective share; /* of the step's books between ranks */
@@ -75,6 +78,9 @@ enum hl_status hl_trainer_drain(struct hl_trainer *trainer, struct hl_diag *diag
 /* step and rows_taken were set from outside: how many steps that leaves, and the rate's curve over
  * them. */
 void hl_trainer_progress_changed(struct hl_trainer *trainer);
+
+/* Of the last step: [n_ranks][2], as in rounds.jsonl. */
+void hl_trainer_rounds(const struct hl_trainer *trainer, int64_t *counts);
 
 /* Weights and gradient of a block, as the model takes them. */
 struct hl_block_data hl_trainer_block(struct hl_trainer *trainer, int block, bool with_gradient);

@@ -266,12 +266,120 @@ static void test_not_a_number(void **state) {
     close_world(&w);
 }
 
+/* ---- at their own pace ---- */
+
+enum { FREE_RANKS = 3, FREE_STEPS = 6 };
+struct free_run {
+    struct world *w;
+    int64_t counts[FREE_STEPS][2 * FREE_RANKS];
+    uint64_t hash[FREE_RANKS];
+    double loss[FREE_STEPS];
+    int n_steps;
+};
+
+/* Asked between blocks: the last rank is slow. */
+static bool dawdle(void *context) {
+    struct rank_context *r = context;
+    if (r->rank == r->n_ranks - 1) (void)usleep(1000);
+    return false;
+}
+
+static void run_free(struct rank_context *r) {
+    struct free_run *f = r->shared;
+    struct hl_trainer_setup setup = f->w->setup;
+    struct hl_group *group = NULL;
+    struct hl_trainer *t = NULL;
+    struct hl_diag diag = {0};
+    struct hl_step_report report;
+    const struct hl_kernels *k = NULL;
+    drive_ok(hl_kernels_get(HL_F32, &k, &diag), &diag);
+    drive_ok(hl_group_new(hl_mem_default(), r->wire, k, 20000000000, &group, &diag), &diag);
+    setup.group = group;
+    setup.lost = dawdle;
+    setup.lost_context = r;
+    drive_ok(hl_trainer_new(hl_mem_default(), &setup, &t, &diag), &diag);
+    enum hl_status status = HL_OK;
+    for (int i = 0; i < FREE_STEPS && status == HL_OK; i++) {
+        status = hl_trainer_step(t, &report, &diag);
+        if (status < 0) ranks_fail(r, "%s", diag.text);
+        if (status != HL_OK || r->rank) continue;
+        f->loss[i] = report.loss;
+        f->n_steps = i + 1;
+        hl_trainer_rounds(t, f->counts[i]);
+    }
+    const void *weights = hl_engine_acquire(t->engine, hl_layout_all(&t->model->layout));
+    f->hash[r->rank] = ranks_hash(weights, (size_t)t->model->layout.n_parameters * sizeof(float));
+    hl_trainer_free(t);
+    hl_group_free(group);
+}
+
+static void write_record(const struct free_run *f, const char *folder) {
+    struct hl_metrics *metrics;
+    struct hl_diag diag = {0};
+    drive_ok(hl_metrics_open(hl_mem_default(), folder, -1, false, &metrics, &diag), &diag);
+    drive_ok(hl_metrics_open_rounds(metrics, folder, -1, &diag), &diag);
+    for (int i = 0; i < f->n_steps; i++)
+        drive_ok(hl_metrics_rounds(metrics, i + 1, f->counts[i], FREE_RANKS, &diag), &diag);
+    hl_metrics_close(metrics);
+}
+
+/* Ranks of unequal speed make unequal numbers of micro-batches; told to make the same again, they
+ * have the same bits. */
+static void test_replay(void **state) {
+    struct world w;
+    char path[128];
+    (void)state;
+    open_world(&w, "adamw");
+    set_word(&w, "strategy", "acco");
+    set_word(&w, "max_steps", "40");
+    struct free_run first = {.w = &w}, again = {.w = &w};
+    ranks_run(FREE_RANKS, RANKS_LANES, RANKS_PART, run_free, &first);
+    assert_true(first.n_steps > 0);
+    write_record(&first, w.folder);
+    (void)snprintf(path, sizeof path, "%s/rounds.jsonl", w.folder);
+    set_word(&w, "replay_rounds", path);
+    ranks_run(FREE_RANKS, RANKS_LANES, RANKS_PART, run_free, &again);
+    assert_int_equal(first.n_steps, again.n_steps);
+    for (int i = 0; i < first.n_steps; i++) {
+        assert_true(first.loss[i] == again.loss[i]);
+        assert_memory_equal(first.counts[i], again.counts[i], sizeof first.counts[i]);
+    }
+    for (int r = 0; r < FREE_RANKS; r++) assert_true(first.hash[r] == again.hash[0]);
+    close_world(&w);
+}
+
+/* Records that are none, or of other runs, are refused by name and line. */
+static void test_bad_records(void **state) {
+    static const char *const records[][2] = {
+        {"{\"step\": 1, \"micro_batches\": [[0, 2]]}\n{}\n", ":2: is no record of step 2"},
+        {"{\"step\": 2, \"micro_batches\": [[0, 2]]}\n", ":1: is no record of step 1"},
+        {"{\"step\": 1, \"micro_batches\": [[0, 2], [0, 1]]}\n", ":1: is of 2 ranks"},
+        {"{\"step\": 1, \"micro_batches\": [[0, -2]]}\n", ":1: rank 0 has no two counts"},
+        {"{\"step\": 1, \"micro_batches\": [7]}\n", ":1: rank 0 has no two counts"},
+        {"text\n", ":1:"}};
+    struct hl_rounds *rounds;
+    char path[64] = "/tmp/halley-test-XXXXXX";
+    int file = mkstemp(path);
+    (void)state;
+    assert_true(file >= 0);
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+        struct hl_diag diag = {0};
+        assert_int_equal(ftruncate(file, 0), 0);
+        assert_true(pwrite(file, records[i][0], strlen(records[i][0]), 0) > 0);
+        assert_true(hl_rounds_read(hl_mem_default(), path, 1, &rounds, &diag) < 0);
+        if (!strstr(diag.text, records[i][1])) fail_msg("%s: %s", records[i][1], diag.text);
+    }
+    (void)close(file);
+    (void)unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_eigenvalues),  cmocka_unit_test(test_stability),
         cmocka_unit_test(test_equal_halves), cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_no_trial),     cmocka_unit_test(test_sums_are_f32),
         cmocka_unit_test(test_length),       cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_replay),       cmocka_unit_test(test_bad_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
