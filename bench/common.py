@@ -75,6 +75,24 @@ def install(module, requirement):
             raise Failed(f"pip could not install {requirement}; BENCH_PIP takes more arguments for pip")
 
 
+# ---- text ----
+
+def sample_text():
+    """Natural text: BENCH_TEXT, the bible of Debian's bible-kjv, or this repository's own pages."""
+    if os.environ.get("BENCH_TEXT"):
+        return os.environ["BENCH_TEXT"]
+    path = os.path.join(OUT, "loader.txt")
+    if shutil.which("bible"):
+        text = subprocess.run(["bible", "-f", "gen1:1-rev22:21"], capture_output=True, text=True).stdout
+    else:
+        names = subprocess.run(["git", "ls-files", "*.md", "*.c", "*.h"], capture_output=True, text=True).stdout.split()
+        text = "".join(open(name, encoding="utf-8").read() for name in names)
+    os.makedirs(OUT, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
 # ---- results ----
 
 def say(text):

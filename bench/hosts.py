@@ -45,7 +45,7 @@ def run(*words):
 
 
 class Hosts:
-    """n hosts whose links carry `rate` (as tc writes it) each way. Only inside."""
+    """n hosts whose links carry `rate` (as tc writes it; none: as they are) each way. Only inside."""
 
     def __init__(self, n, rate):
         self.n, self.names = n, [f"h{i}" for i in range(n)]
@@ -74,6 +74,8 @@ class Hosts:
         run("ip", "-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "eth0")
         run("ip", "-n", name, "link", "set", "eth0", "up")
         run("ip", "-n", name, "link", "set", "lo", "up")
+        if rate == "none":
+            return
         run("tc", "qdisc", "add", "dev", f"to-{name}", *shape)
         run("tc", "-n", name, "qdisc", "add", "dev", "eth0", *shape)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Halley beside its peers on this machine: ours and the peer measured in turn, the median of the pairs' ratios.
 
-usage: bench/run.py [NAME ...]     without a name: all
+usage: bench/run.py [NAME ...]     without a name: all but slow-links
 Writes build/bench/NAME.json with name, value, unit, peer, peer_value, ratio (how many times better than the fastest peer),
 goal (the ratio that is wanted), cpu, spread and n_pairs; step-* also of_products. bench/README.md explains them.
 
@@ -20,7 +20,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ranks
 import recovery
-from common import BUILD, HALLEY, OUT, PAIRS, PYTHON, Failed, Impossible, Worker, in_turn, install, ours, save, say, write
+from common import BUILD, HALLEY, OUT, PAIRS, PYTHON, Failed, Impossible, Worker, in_turn, install, ours, sample_text, save, say, write
+from strategies import slow_links
 
 GIB = 1 << 30
 
@@ -225,22 +226,6 @@ def start():
     write("start", a, "s", "PyTorch 2.13.0, a layer of the same size", b, [q / p for p, q in pairs], b / 0.3)
 
 
-def sample_text():
-    """Natural text for the tokenizers: BENCH_TEXT, the bible of Debian's bible-kjv, or this repository's own pages."""
-    if os.environ.get("BENCH_TEXT"):
-        return os.environ["BENCH_TEXT"]
-    path = os.path.join(OUT, "loader.txt")
-    if shutil.which("bible"):
-        text = subprocess.run(["bible", "-f", "gen1:1-rev22:21"], capture_output=True, text=True).stdout
-    else:
-        names = subprocess.run(["git", "ls-files", "*.md", "*.c", "*.h"], capture_output=True, text=True).stdout.split()
-        text = "".join(open(name, encoding="utf-8").read() for name in names)
-    os.makedirs(OUT, exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    return path
-
-
 def loader():
     install("tokenizers", "tokenizers==0.23.3")
     text, tokenizer = sample_text(), os.path.join(OUT, "loader-tokenizer.json")
@@ -279,11 +264,11 @@ def llmc():
 
 BENCHES = {"step-f32": step_f32, "step-bf16": step_bf16, "attention": attention, "adamw": adamw, "codecs": codecs, "head": head, "memory": memory,
            "start": start, "loader": loader, "llmc": llmc, "collectives": ranks.collectives, "scaling": ranks.scaling,
-           "links": ranks.links, "rack": ranks.rack, "recovery": recovery.recovery}
+           "links": ranks.links, "rack": ranks.rack, "recovery": recovery.recovery, "slow-links": slow_links.slow_links}
 
 
 def main():
-    names = sys.argv[1:] or list(BENCHES)
+    names = sys.argv[1:] or [name for name in BENCHES if name != "slow-links"]  # that one takes half an hour by itself
     for name in names:
         if name not in BENCHES:
             sys.exit(f"bench: no benchmark '{name}'; there are {', '.join(BENCHES)}")
