@@ -235,6 +235,7 @@ static void put_number(struct hl_buf *out, double value, enum format format) {
 
 static void put_row(struct hl_buf *out, const struct hl_run *run, int r, const struct numbers *n,
                     const struct numbers *first) {
+    double busy = 1 - n->wait_ms * 1e-3 * n->steps / n->seconds;
     hl_buf_printf(out,
                   "<tr><td><svg class=\"key\" viewBox=\"0 0 14 14\"><circle cx=\"7\" cy=\"7\" "
                   "r=\"5\" class=\"f%d\"/></svg>",
@@ -249,7 +250,7 @@ static void put_row(struct hl_buf *out, const struct hl_run *run, int r, const s
     put_number(out, n->tokens, COUNT);
     put_number(out, n->step_ms, MILLISECONDS);
     put_number(out, n->wait_ms, MILLISECONDS);
-    put_number(out, fmax(0, 1 - n->wait_ms / n->step_ms), SHARE);
+    put_number(out, busy < 0 ? 0 : busy, SHARE); /* NaN stays */
     put_number(out, n->sent, MEGABYTES);
     put_number(out, n->cost, MEGABYTES);
     put_number(out, n->sent / n->cost, TIMES);
@@ -265,7 +266,7 @@ static void put_table(struct hl_buf *out, const struct hl_run *runs, int n_runs)
     hl_buf_printf(out,
                   "<div class=\"card scroll\"><table><tr><th>Strategy</th><th>Final %s "
                   "loss</th><th>Seconds to %s</th><th>Times as fast as %s</th><th>Seconds</th>"
-                  "<th>Steps</th><th>Tokens</th><th>ms per step</th><th>of these, waited</th>"
+                  "<th>Steps</th><th>Tokens</th><th>ms per step</th><th>ms waited per step</th>"
                   "<th>Busy</th><th>MB sent per step</th><th>by cost()</th><th>sent / "
                   "cost()</th></tr>\n",
                   held_out ? "held-out" : "training", target, "the first");
