@@ -153,8 +153,7 @@ static void test_odd(void **state) {
         "",
         "{\"step\": 1}\n",
         "{\"step\": 0, \"loss\": 3, \"step_ms\": 1, \"comm_bytes_out\": 4}\n",
-        "{\"step\": 5, \"loss\": \"NaN\", \"eval_loss\": \"NaN\"}\n{\"step\": 6, \"eval_loss\": "
-        "\"Infinity\"}\n",
+        "{\"step\": 5, \"loss\": \"NaN\"}\n{\"step\": 6, \"eval_loss\": \"Infinity\"}\n",
         "half\n{\"step\": 5, \"loss\": 3, \"eval_loss\": 1e308, \"train_runtime\": -5}\n",
     };
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
