@@ -184,6 +184,17 @@ static enum hl_status read_strategies(struct compare *c, struct hl_diag *diag) {
     return status;
 }
 
+static enum hl_status check_folder(const char *path, bool may_be_used, struct hl_diag *diag) {
+    struct hl_diag why = {0};
+    enum hl_status status = hl_run_folder_check(hl_fs_os(), path, may_be_used, &why);
+    if (status == HL_OK) return HL_OK;
+    if (!hl_is_folder(hl_fs_os(), path)) return hl_fail(diag, status, "%s", why.text);
+    return hl_fail(diag, status,
+                   "output_dir: %s holds a run already; start over with --overwrite_output_dir, or "
+                   "name another folder",
+                   path);
+}
+
 /* Folders are looked at before the first run begins: the last of them may be hours away. */
 static enum hl_status find_folders(struct compare *c, struct hl_diag *diag) {
     const struct hl_train_options *o = &c->launch.run.train;
@@ -191,7 +202,7 @@ static enum hl_status find_folders(struct compare *c, struct hl_diag *diag) {
     for (int i = 0; i < c->n && status == HL_OK; i++) {
         if (!hl_path_join(c->folders[i], o->output_dir, c->names[i]))
             return hl_fail(diag, HL_E_USER, "output_dir: the path is too long");
-        status = hl_run_folder_check(hl_fs_os(), c->folders[i], o->overwrite_output_dir, diag);
+        status = check_folder(c->folders[i], o->overwrite_output_dir, diag);
     }
     return status == HL_OK ? hl_run_folder_make(hl_fs_os(), o->output_dir, diag) : status;
 }
@@ -210,6 +221,7 @@ static enum hl_status check_strategies(struct compare *c, struct hl_diag *diag) 
         o.train.strategy = c->names[i];
         struct hl_trainer_setup setup = {.options = &o.train,
                                          .optimizer_options = &o.optimizer,
+                                         .strategy_options = &o.strategies,
                                          .model = &model,
                                          .block_size = o.data.block_size,
                                          .n_ranks = (int)c->options.hosts};

@@ -217,7 +217,6 @@ enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setu
     status = recompute ? hl_recompute_blocks(setup->options, t.model, recompute, diag)
                        : hl_fail_memory(diag, (unsigned)t.model->layout.n_blocks, "block records");
     struct hl_strategy_env env = environment(&t);
-    if (setup->n_ranks) env.n_ranks = setup->n_ranks;
     if (status == HL_OK) status = t.strategy->check(&env, diag);
     hl_free(mem, recompute);
     hl_model_free(t.model);

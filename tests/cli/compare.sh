@@ -56,7 +56,8 @@ expect 2 'hosts' "$halley" compare run.yaml --strategies ddp --hosts 1 --output_
 expect 2 'resume: compare starts every run from the same beginning' "$halley" compare run.yaml --strategies ddp --resume --output_dir no
 expect 2 "learnig_rate" "$halley" compare run.yaml --strategies ddp --learnig_rate 1 --output_dir no
 expect 2 "missing.yaml" "$halley" compare missing.yaml --strategies ddp --output_dir no
-expect 2 "a/ddp" "$halley" compare run.yaml --strategies ddp --wire-throttle --output_dir a
+expect 2 "--strategy ddp, or another --optim" "$halley" compare run.yaml --strategies ddp,zero1 --optim muon --output_dir no
+expect 2 "a/ddp holds a run already; start over with --overwrite_output_dir, or name another folder" "$halley" compare run.yaml --strategies ddp --wire-throttle --output_dir a
 [ -e no ] && fail "a refused command made its folder"
 expect 0 'strategies' "$halley" compare --help
 expect 0 'max_steps: 6' "$halley" compare run.yaml --print_config
