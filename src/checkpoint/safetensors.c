@@ -29,13 +29,16 @@ static const char *impostor(const void *first, size_t n) {
 enum hl_status hl_st_header_bytes(const void *first, size_t n, int64_t file_bytes, const char *file,
                                   int64_t *out, struct hl_diag *diag) {
     const char *what = impostor(first, n);
-    if (what) return hl_fail_at(diag, HL_E_FORMAT, file, 0, 0, "%s", what);
-    if (file_bytes < HL_ST_PREFIX || n < HL_ST_PREFIX)
+    bool short_file = file_bytes < HL_ST_PREFIX || n < HL_ST_PREFIX;
+    uint64_t length = 0;
+    for (int i = HL_ST_PREFIX - 1; i >= 0 && !short_file; i--)
+        length = length << 8 | ((const unsigned char *)first)[i];
+    /* a length that fits may begin with any bytes */
+    if (what && (short_file || length > (uint64_t)(file_bytes - HL_ST_PREFIX)))
+        return hl_fail_at(diag, HL_E_FORMAT, file, 0, 0, "%s", what);
+    if (short_file)
         return hl_fail_at(diag, HL_E_FORMAT, file, 0, 0,
                           "%lld bytes are too few for a safetensors file", (long long)file_bytes);
-    uint64_t length = 0;
-    for (int i = HL_ST_PREFIX - 1; i >= 0; i--)
-        length = length << 8 | ((const unsigned char *)first)[i];
     if (length < 2)
         return hl_fail_at(diag, HL_E_FORMAT, file, 0, 0, "not safetensors: header length %llu",
                           (unsigned long long)length);

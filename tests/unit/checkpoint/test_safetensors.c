@@ -92,6 +92,22 @@ static void test_impostors(void **state) {
     }
 }
 
+/* A header's length may begin with the bytes of a pickle (0x280) or of a web page (0x213c). */
+static void test_lengths_like_impostors(void **state) {
+    static const int lengths[] = {0x280, 0x213c};
+    static char json[0x2200];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct hl_st_file file;
+        struct hl_diag diag;
+        (void)snprintf(json, sizeof json, "%-*s", lengths[i],
+                       "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}");
+        put_raw((uint64_t)lengths[i], json, 8);
+        if (open_file(&file, &diag) != HL_OK) fail_msg("%s", diag.text);
+        hl_st_close(&file);
+    }
+}
+
 #define T(offsets) "{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" offsets "]}"
 
 static void test_headers(void **state) {
@@ -261,10 +277,15 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lengths), cmocka_unit_test(test_impostors),
-        cmocka_unit_test(test_headers), cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_f16),     cmocka_unit_test(test_narrow_types),
-        cmocka_unit_test(test_write),   cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_impostors),
+        cmocka_unit_test(test_lengths_like_impostors),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_narrow_types),
+        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, make_disk, drop_disk);
 }
