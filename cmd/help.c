@@ -12,7 +12,7 @@
 /* ---- lists from the registries ---- */
 
 static void print_entry(const char *name, const char *summary, const char *paper) {
-    printf("  %-16s %s%s%s%s\n", name, summary, paper ? " (" : "", paper ? paper : "",
+    printf("  %-17s %s%s%s%s\n", name, summary, paper ? " (" : "", paper ? paper : "",
            paper ? ")" : "");
 }
 

@@ -224,16 +224,18 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
     do status = t->strategy->step_end(t->strategy_state, &step, &s->result, diag);
     while (again(t, &status, diag));
     if (status != HL_OK || s->result.applied) return status;
-    char name[32];
+    char name[32], whose[80] = "";
     hl_trainer_block_name(t, s->result.bad_block, name, sizeof name);
+    if (t->strategy->caps & HL_CAP_DIVERGENT)
+        (void)snprintf(whose, sizeof whose, " of rank %d", hl_group_rank(t->setup.group));
+    else if (hl_group_n_ranks(t->setup.group) > 1)
+        (void)snprintf(whose, sizeof whose,
+                       " of some rank (which one cannot be told from the ranks' sum)");
     return hl_fail(diag, HL_E_NUMERIC,
                    "step %lld: the gradient is not finite; it began in %s, in the backward pass%s; "
                    "the step was not applied. "
                    "Try a lower learning_rate or a longer warm-up, from the last checkpoint",
-                   (long long)t->step + 1, name,
-                   hl_group_n_ranks(t->setup.group) > 1
-                       ? " of some rank (which one cannot be told from the ranks' sum)"
-                       : "");
+                   (long long)t->step + 1, name, whose);
 }
 
 /* The books of a round are closed: is the update that it goes into the run's last? Only when that
@@ -364,6 +366,11 @@ enum hl_status hl_trainer_step(struct hl_trainer *t, struct hl_step_report *out,
     if (!s.closed) close_books(&s);
     status = read_books(&s, &stop, diag);
     if (status != HL_OK) return status;
+    if (s.committed.n_supervised == 0)
+        return hl_fail(diag, HL_E_USER,
+                       "step %lld: no token of any rank is supervised, so there is no gradient; "
+                       "check the data and block_size",
+                       (long long)t->step + 1);
     t->step++;
     t->rows_taken += pace ? s.committed.n_rows : s.n_rows;
     t->uncommitted = s.books;

@@ -146,7 +146,44 @@ def delayed(name, warmup, guesses):
     write(name, run, options={name + ".warmup_steps": str(warmup)})
 
 
+def apart(name, every, outer_lr, beta, fragments=1, delay=0, alpha=0.0, **options):
+    """Each rank trains by itself; fragments of blocks take outer steps with Nesterov's momentum, `delay` steps after their
+    exchange began. The norm is rank 0's."""
+    runs = [Run() for _ in range(RANKS)]
+    names = [n for n, _ in runs[0].model.named_parameters()]
+    head = runs[0].model.config.num_hidden_layers + 1
+    blocks = [0 if "embed_tokens" in n else int(n.split(".")[2]) + 1 if ".layers." in n else head for n in names]
+    outer = runs[0].weights()
+    momentum, mean = ([torch.zeros_like(p) for p in outer] for _ in range(2))
+
+    def due(block, step):
+        return step > 0 and (step - block % fragments * every // fragments) % every == 0
+
+    def outer_step(step, block, theta, m, delta, own):
+        if due(block, step):
+            delta.copy_(sum(theta - p for p in own) / RANKS)
+        if due(block, step - delay):
+            m.mul_(beta).add_(delta)
+            theta.sub_(outer_lr * (delta + beta * m))
+            for p in own:
+                p.mul_(alpha).add_((1 - alpha) * theta)
+
+    curve = Run()
+    for t, rate in enumerate(rates):
+        gradients = [run.gradient(micros[2 * t][rank] + micros[2 * t + 1][rank]) for rank, run in enumerate(runs)]
+        norms = [run.update(gradient, rate) for run, gradient in zip(runs, gradients)]
+        curve.norm.append(norms[0])
+        curve.loss.append(sum(g[1] for g in gradients) / sum(g[2] for g in gradients))
+        with torch.no_grad():
+            for i, block in enumerate(blocks):
+                outer_step(t + 1, block, outer[i], momentum[i], mean[i], [run.params[i] for run in runs])
+    write(name, curve, options={"sync_every": str(every), **{f"{name}.{key}": value for key, value in options.items()}})
+
+
 exact()
 acco()
 delayed("dpu", 5, False)
 delayed("wp", 5, True)
+apart("diloco", 4, 0.7, 0.9)
+apart("local_sgd", 4, 1.0, 0.0)
+apart("streaming_diloco", 4, 0.4, 0.9, fragments=2, delay=1, alpha=0.5, codec="f32")

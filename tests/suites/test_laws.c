@@ -391,7 +391,7 @@ static bool sends_what_it_says(const struct law_plan *plan, char why[LAW_WHY]) {
         double said = k->need.sent_bytes_per_parameter * (double)k->n_parameters * plan->n_steps /
                       (double)k->need.period_steps;
         double sent =
-            (double)(k->counts[plan->n_steps].sent_bytes - k->counts[LAW_AT_START].sent_bytes);
+            (double)(k->counts[LAW_AT_SAVED].sent_bytes - k->counts[LAW_AT_START].sent_bytes);
         good = fabs(sent - said) <= 0.01 * said;
         if (!good)
             (void)snprintf(why, LAW_WHY,

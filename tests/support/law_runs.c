@@ -61,7 +61,7 @@ static enum hl_status hash_blocks(struct hl_trainer *t, struct law_rank *seen,
     return status;
 }
 
-/* What of a checkpoint is this rank's own. */
+/* What of a checkpoint is this rank's own, or not in the engine. */
 static enum hl_status hash_own(struct hl_trainer *t, struct law_rank *seen, struct hl_diag *diag) {
     struct hl_state_list list;
     struct hl_state_numbers names;
@@ -69,7 +69,8 @@ static enum hl_status hash_own(struct hl_trainer *t, struct law_rank *seen, stru
     seen->own = 0;
     for (int i = 0; i < list.n && status == HL_OK; i++) {
         const struct hl_state_array *a = &list.items[i];
-        if (a->kind == HL_STATE_OWN && a->rank == hl_group_rank(t->setup.group))
+        bool own = a->kind == HL_STATE_OWN && a->rank == hl_group_rank(t->setup.group);
+        if (own || a->kind == HL_STATE_ALIKE)
             seen->own = 31 * seen->own + hash(a->data, (size_t)a->n * sizeof *a->data);
     }
     hl_state_list_free(&list);
@@ -146,6 +147,7 @@ static enum hl_status train(struct rank_run *k, struct hl_diag *diag) {
     for (int i = 0; i < p->n_steps && status == HL_OK; i++) status = one_step(k, diag);
     if (status == HL_OK && p->save_at_end)
         status = hl_trainer_save(k->t, p->folder, NULL, NULL, diag);
+    if (status == HL_OK) status = hl_trainer_drain(k->t, diag);
     k->seen->counts[LAW_AT_SAVED] = count(k->r, k->probe);
     return status == HL_OK ? look(k, diag) : status;
 }

@@ -26,8 +26,8 @@ struct law_plan {
                                           a law */
 };
 
-/* Moments of a run, for what is counted: before the first step, after step i, after the last save.
- */
+/* Moments of a run, for what is counted: before the first step, after step i, after the last save
+ * when nothing is in flight any more. */
 enum { LAW_AT_START, LAW_AT_SAVED = LAW_STEPS + 1, LAW_MOMENTS };
 struct law_count {
     long taken;         /* allocations so far, by group, trainer and wire */
@@ -42,7 +42,8 @@ struct law_rank {
     double loss[LAW_STEPS], norm[LAW_STEPS], eval_loss[LAW_STEPS + 1];
     int n_blocks;
     uint64_t weights[LAW_BLOCKS]; /* hash of what compute reads of each block, in view */
-    uint64_t own; /* hash of the arrays and numbers that a checkpoint holds for this rank alone */
+    uint64_t own; /* hash of the arrays outside the engine and the numbers that a checkpoint holds
+                     for this rank or for all alike */
     struct hl_strategy_need need;
     int64_t n_parameters;
     struct law_count counts[LAW_MOMENTS];

@@ -7,7 +7,7 @@
 #include "support/ranks.h"
 #include "support/whole_state.h"
 
-enum { RANKS_LANES = 3, RANKS_PART = 4096, RANKS_STEPS = 16 };
+enum { RANKS_LANES = 3, RANKS_PART = 4096, RANKS_STEPS = 20 };
 
 /* What to run and what came of it. */
 struct ranks_job {

@@ -1,0 +1,36 @@
+/* local_sgd: every rank trains on its own for sync_every steps; then all go on from the mean of
+ * their weights.
+ * Paper: Stich, Local SGD Converges Fast and Communicates Little (arXiv:1805.09767). deviates: any
+ * inner optimizer; the mean is taken of what ranks changed, so that bf16 on the wire rounds changes
+ * and not weights. */
+#include "strategies/local_steps.h"
+
+static struct hl_local_plan plan_of(const struct hl_strategy_env *env) {
+    return (struct hl_local_plan){
+        .n_fragments = 1, .every = env->sync_every, .wire = env->reduce_dtype};
+}
+
+static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {
+    (void)env, (void)diag;
+    return HL_OK;
+}
+
+static struct hl_strategy_need cost(const struct hl_strategy_env *env) {
+    struct hl_local_plan plan = plan_of(env);
+    return hl_local_cost(env, &plan);
+}
+
+static enum hl_status init(const struct hl_strategy_env *env, void **state_out,
+                           struct hl_diag *diag) {
+    struct hl_local_plan plan = plan_of(env);
+    return hl_local_init(env, &plan, state_out, diag);
+}
+
+const struct hl_strategy hl_strategy_local_sgd = {
+    .name = "local_sgd",
+    .summary = "ranks train apart; now and then their weights are averaged",
+    .paper = "arXiv:1805.09767",
+    .check = check,
+    .cost = cost,
+    .init = init,
+    HL_LOCAL_SLOTS};
