@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ranks
 import recovery
 from common import BUILD, HALLEY, OUT, PAIRS, PYTHON, Failed, Impossible, Worker, in_turn, install, ours, sample_text, save, say, write
-from strategies import slow_links
+from strategies import acco, slow_links
 
 GIB = 1 << 30
 
@@ -264,11 +264,12 @@ def llmc():
 
 BENCHES = {"step-f32": step_f32, "step-bf16": step_bf16, "attention": attention, "adamw": adamw, "codecs": codecs, "head": head, "memory": memory,
            "start": start, "loader": loader, "llmc": llmc, "collectives": ranks.collectives, "scaling": ranks.scaling,
-           "links": ranks.links, "rack": ranks.rack, "recovery": recovery.recovery, "slow-links": slow_links.slow_links}
+           "links": ranks.links, "rack": ranks.rack, "recovery": recovery.recovery, "slow-links": slow_links.slow_links,
+           "acco-exposed": acco.exposed, "acco-slow-rank": acco.slow_rank}
 
 
 def main():
-    names = sys.argv[1:] or [name for name in BENCHES if name != "slow-links"]  # that one takes half an hour by itself
+    names = sys.argv[1:] or [name for name in BENCHES if name not in ("slow-links", "acco-exposed", "acco-slow-rank")]  # that one takes half an hour by itself
     for name in names:
         if name not in BENCHES:
             sys.exit(f"bench: no benchmark '{name}'; there are {', '.join(BENCHES)}")

@@ -57,9 +57,9 @@ def texts():
 
 # ---- runs ----
 
-def together(rack, name, words, variables):
+def together(rack, name, words, variables, watch=lambda processes: None):
     """The same words on every host, with torchrun's variables; what they print goes to files. Raises when one fails; the others
-    are ended then."""
+    are ended then. watch is called with the processes while they run."""
     logs = [os.path.join(FOLDER, f"{name}.rank{r}.log") for r in range(HOSTS)]
     started = []
     try:
@@ -69,6 +69,7 @@ def together(rack, name, words, variables):
             with open(logs[r], "w") as log:
                 started.append(subprocess.Popen(rack.on(r, *words), env={**os.environ, **place, **variables},
                                                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT))
+        watch(started)
         for process in started:
             process.wait()
     finally:
