@@ -28,10 +28,11 @@ launch() {
 nothing_left() {
     local pid pool
     for pid in $(sed -n 's/^rank [0-9] pid \([0-9]*\)$/\1/p' log); do [ -e "/proc/$pid" ] && fail "$1: process $pid is left: $(cat log)"; done
-    for pool in /dev/shm/halley-*/snapshot; do # others run here too: theirs are locked, or about to go
-        [ -e "$pool" ] && { flock -n 0 < "${pool%/*}/lock"; } 2> /dev/null && sleep 1 && [ -e "$pool" ] && fail "$1: $pool is left: $(cat log)"
+    for pool in /dev/shm/halley-*/snapshot; do # others run here too: theirs are locked, or go with their next launch
+        [ -e "$pool" ] && { flock -n 0 < "${pool%/*}/lock"; } 2> /dev/null && stays "$pool" && fail "$1: $pool is left: $(cat log)"
     done
 }
+stays() { local i; for i in $(seq 1 20); do sleep 1; [ -e "$1" ] || return 1; done; }
 said() { grep -qE "$2" log || fail "$1: no '$2' in $(cat log)"; }
 # The weights, and what of the metrics does not depend on time, are those of the folder.
 same() { # WHAT FOLDER
