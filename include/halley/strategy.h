@@ -67,6 +67,7 @@ struct hl_strategy_need { /* what `cost` and `plan --memory` and the engine's al
 /* Everything a strategy may touch. Borrowed for the life of the strategy. */
 struct hl_strategy_env {
     struct hl_mem *mem;
+    struct hl_mem *far; /* for large state that is touched once in a while; may be mem */
     struct hl_log *log;
     const struct hl_layout *layout;
     struct hl_engine *engine;

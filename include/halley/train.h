@@ -50,6 +50,7 @@ struct hl_train_options {
     /* numbers and memory */
     int reduce;         /* enum hl_reduce_when */
     int reduce_dtype;   /* enum hl_dtype */
+    char *outer_state;  /* a folder whose files are memory; "": this process's */
     int64_t sync_every; /* steps */
     bool bf16, gradient_checkpointing;
     char *gradient_checkpointing_layers; /* "", "0-5,7" */

@@ -138,6 +138,11 @@ const struct hl_option hl_train_rows[] = {
     I64(sync_every, "training", "100", 1, 1e9, "steps", "inner_steps outer_every",
         "diloco, streaming_diloco, local_sgd: steps that ranks make on their own between "
         "exchanges"),
+    TEXT(outer_state, "training", "", NULL,
+         "diloco, streaming_diloco, local_sgd: a folder whose files are memory (a memory pool's "
+         "file "
+         "system, hugetlbfs, /dev/shm), for what is touched once in sync_every steps; empty = this "
+         "process's memory"),
     TEXT(replay_rounds, "training", "", NULL,
          "rounds.jsonl of an earlier run (acco): every rank makes as many micro-batches in each "
          "round as there, and the bits are the same"),

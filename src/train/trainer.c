@@ -129,6 +129,7 @@ static double seconds_now(void *clock) {
 static struct hl_strategy_env environment(struct hl_trainer *t) {
     struct hl_strategy_env env = hl_plan_env(&t->setup);
     env.mem = t->mem;
+    env.far = t->far ? hl_placed_mem(t->far) : t->mem;
     env.layout = &t->model->layout;
     env.engine = t->engine;
     env.kernels = t->kernels;
@@ -202,6 +203,9 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
     struct hl_model_run_shape shape = hl_plan_run_shape(s, t->recompute);
     status = hl_model_run_new(t->mem, t->model, t->kernels, t->products, &shape, &t->run, diag);
     if (status != HL_OK) return status;
+    const char *far = s->options->outer_state;
+    if (far && *far) status = hl_placed_new(t->mem, far, s->log, &t->far, diag);
+    if (status != HL_OK) return status;
     env = environment(t);
     return t->strategy->init(&env, &t->strategy_state, diag);
 }
@@ -273,6 +277,7 @@ void hl_trainer_free(struct hl_trainer *t) {
     hl_free(t->mem, t->recompute);
     hl_model_free(t->model);
     hl_plan_defaults_free(&t->defaults);
+    hl_placed_free(t->far);
     hl_free(t->mem, t);
 }
 

@@ -6,6 +6,7 @@
 #include "halley/strategy.h"
 #include "halley/train.h"
 #include "memory/engine.h"
+#include "memory/placed.h"
 #include "model/run.h"
 #include "train/plan.h"
 #include "train/rounds.h"
@@ -34,6 +35,7 @@ struct hl_trainer {
     const struct hl_optimizer *optimizer;
     const void *strategy_options;
     struct hl_plan_defaults defaults;
+    struct hl_placed *far; /* NULL: mem */
     void *strategy_state;
     double sent_bytes_per_step; /* by this rank, as the strategy's cost says */
     bool started;               /* the strategy: what it keeps on this rank is there */
