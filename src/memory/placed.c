@@ -32,8 +32,8 @@ static void *take(struct hl_mem *mem, size_t bytes) {
     char path[4096];
     size_t whole;
     if (!hl_size_add(bytes, p->page_bytes - 1, &whole) || !block) return NULL;
-    int n =
-        snprintf(path, sizeof path, "%s/halley-%ld-%ld", p->folder, (long)getpid(), p->n_made++);
+    int n = snprintf(path, sizeof path, "%s/halley-%ld-%p-%ld", p->folder, (long)getpid(),
+                     (void *)p, p->n_made++);
     if (n < 0 || n >= (int)sizeof path) return NULL;
     enum hl_status status = hl_shared_make(path, whole / p->page_bytes * p->page_bytes, &diag);
     if (status == HL_OK) {

@@ -180,10 +180,10 @@ struct hl_strategy_need hl_local_cost(const struct hl_strategy_env *env,
 
 void hl_local_fini(void *state) {
     struct local *s = state;
-    struct hl_mem *mem = s->own.env.mem;
-    for (int i = 0; i < n_slots(&s->plan); i++) hl_free(mem, s->slots[i]);
-    hl_free(mem, s->other);
-    hl_free(mem, s->sums);
+    struct hl_mem *mem = s->own.env.mem, *far = s->own.env.far;
+    for (int i = 0; i < n_slots(&s->plan); i++) hl_free(far, s->slots[i]);
+    hl_free(far, s->other);
+    hl_free(far, s->sums);
     hl_free(mem, s->scratch);
     hl_free(mem, s->rounds);
     hl_free(mem, s->pending);
@@ -204,7 +204,7 @@ static bool allocate(struct local *s) {
     s->room_bytes = room_bytes(env, &s->plan);
     size_t scratch =
         s->plan.outer ? (size_t)hl_optimizer_scratch(s->plan.outer, env->layout) : (size_t)0;
-    bool good = (s->other = hl_alloc(env->mem, n, sizeof *s->other)) &&
+    bool good = (s->other = hl_alloc(env->far, n, sizeof *s->other)) &&
                 (s->rounds = hl_alloc(env->mem, blocks, sizeof *s->rounds)) &&
                 (s->pending = hl_alloc(env->mem, blocks, sizeof *s->pending)) &&
                 (s->exchanges = hl_alloc(env->mem, blocks, sizeof *s->exchanges)) &&
@@ -214,11 +214,11 @@ static bool allocate(struct local *s) {
                 (s->taken = hl_alloc(env->mem, (size_t)s->n_rooms, sizeof *s->taken)) &&
                 (s->scratch = hl_alloc(env->mem, scratch, sizeof *s->scratch));
     if (good && has_sums(&s->plan))
-        good = (s->sums = hl_alloc(env->mem, n, sizeof *s->sums)) != NULL;
+        good = (s->sums = hl_alloc(env->far, n, sizeof *s->sums)) != NULL;
     for (int i = 0; i < n_slots(&s->plan) && good; i++) {
         (void)snprintf(s->slot_names[i], sizeof s->slot_names[i], "outer_%s",
                        s->plan.outer->slot_names[i]);
-        good = (s->slots[i] = hl_alloc(env->mem, n, sizeof(float))) != NULL;
+        good = (s->slots[i] = hl_alloc(env->far, n, sizeof(float))) != NULL;
     }
     return good;
 }

@@ -99,6 +99,7 @@ static inline void drive_open(struct drive *d, const char *strategy, const char 
                                                          .adam_beta2 = 0.95,
                                                          .adam_epsilon = 1e-8};
     d->env = (struct hl_strategy_env){.mem = mem,
+                                      .far = mem,
                                       .layout = &d->layout,
                                       .optimizer_options = &d->optimizer_options,
                                       .options = hl_strategy_options_of(&d->options, d->strategy),

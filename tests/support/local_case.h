@@ -98,6 +98,7 @@ static inline enum hl_status local_open(struct local_rank *k, struct hl_diag *di
                                                  .muon_momentum = 0.95,
                                                  .muon_steps = 5};
     k->env = (struct hl_strategy_env){.mem = hl_mem_default(),
+                                      .far = hl_mem_default(),
                                       .layout = &k->layout,
                                       .optimizer_options = &k->optimizer,
                                       .rank = k->r->rank,

@@ -145,6 +145,20 @@ static void test_other_optimizers(void **state) {
     }
 }
 
+/* The outer state lies in a folder's files: the same bits. */
+static void test_outer_state_elsewhere(void **state) {
+    struct world w;
+    double here[RANKS_STEPS], there[RANKS_STEPS];
+    (void)state;
+    local_even_world(&w, "adamw");
+    set_word(&w, "sync_every", "3");
+    local_losses(&w, "diloco", 2, here);
+    set_word(&w, "outer_state", "/dev/shm");
+    local_losses(&w, "diloco", 2, there);
+    assert_memory_equal(here, there, sizeof here);
+    close_world(&w);
+}
+
 static void test_unknown_optimizer(void **state) {
     struct world w;
     struct hl_trainer *t;
@@ -175,6 +189,7 @@ int main(void) {
         cmocka_unit_test(test_a_failed_exchange),
         cmocka_unit_test(test_replicas_are_compared),
         cmocka_unit_test(test_other_optimizers),
+        cmocka_unit_test(test_outer_state_elsewhere),
         cmocka_unit_test(test_unknown_optimizer),
         cmocka_unit_test(test_ranks_join_and_leave),
     };
