@@ -123,7 +123,9 @@ void hl_trainer_free(struct hl_trainer *trainer);
 
 /* One optimizer step. HL_END: all steps are done, nothing happened.
  * errors HL_E_NUMERIC: loss or gradient is not finite; the step is not applied, the weights are
- * those of the step before, and the diagnostic says at which step and in which block it began. */
+ * those of the step before, and the diagnostic says at which step and in which block it began. With
+ * HL_CAP_ROUNDS a loss may be found beside the commit: the state is then between two steps, and
+ * must not be saved. */
 enum hl_status hl_trainer_step(struct hl_trainer *trainer, struct hl_step_report *out,
                                struct hl_diag *diag) HL_MUST_CHECK;
 /* A wish to end the run, told to all ranks with the next step (signals and clocks differ between
@@ -136,8 +138,8 @@ enum hl_status hl_trainer_evaluate(struct hl_trainer *trainer, double *loss_out,
 int64_t hl_trainer_n_steps(const struct hl_trainer *trainer);    /* in all */
 int64_t hl_trainer_step_index(const struct hl_trainer *trainer); /* done */
 const struct hl_model *hl_trainer_model(const struct hl_trainer *trainer);
-/* f32 master [n_parameters]; only where a rank holds all of it (single, ddp, or f32 compute below
- * zero3) */
+/* f32 master [n_parameters]; only where a rank holds all of it: one rank, ddp, strategies without
+ * slices, or zero1 and zero2 with f32 compute */
 float *hl_trainer_params(struct hl_trainer *trainer);
 /* After writing into hl_trainer_params. */
 void hl_trainer_params_changed(struct hl_trainer *trainer);

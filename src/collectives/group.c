@@ -156,10 +156,14 @@ void hl_group_on_tell(struct hl_group *g,
     g->told_context = context;
 }
 
+static void end_all(struct hl_group *g, enum hl_status status);
+
 void hl_group_give_up(struct hl_group *g, const char *why) {
     if (!g || !g->wire) return;
     take(g);
     g->wire->ops->give_up(g->wire, why);
+    if (g->broke.status == HL_OK)
+        end_all(g, hl_fail(&g->broke, HL_E_PEER, "rank %d gave up: %s", g->rank, why));
     yield(g);
 }
 
@@ -418,6 +422,16 @@ static enum hl_status advance_lane(struct hl_group *g, struct lane *lane, bool *
     return HL_OK;
 }
 
+/* Operations in flight end: their memory is the caller's again. */
+static void end_all(struct hl_group *g, enum hl_status status) {
+    for (int l = 0; l < g->wire->n_lanes; l++)
+        while (g->lanes[l].first) {
+            struct hl_collective *lost = g->lanes[l].first;
+            g->lanes[l].first = lost->next;
+            finish(g, lost, status);
+        }
+}
+
 /* Nothing works any more: operations in flight end with the status, and so does every later one. */
 static void give_up(struct hl_group *g, enum hl_status status, const struct hl_collective *op) {
     if (status == HL_E_PEER) status = explain(g, status, op, g->wire->failed_rank, &g->broke);
@@ -427,12 +441,7 @@ static void give_up(struct hl_group *g, enum hl_status status, const struct hl_c
                          "rank %d got a part that does not belong to its %s: the ranks do not run "
                          "the same configuration",
                          g->rank, kind_name(op->args.kind));
-    for (int l = 0; l < g->wire->n_lanes; l++)
-        while (g->lanes[l].first) {
-            struct hl_collective *lost = g->lanes[l].first;
-            g->lanes[l].first = lost->next;
-            finish(g, lost, status);
-        }
+    end_all(g, status);
 }
 
 /* So that who waits for us can say for whom we wait. rank -1: for nobody. */

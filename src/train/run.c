@@ -285,12 +285,17 @@ static enum hl_status take_sample(struct run *r, struct hl_diag *diag) {
     return status;
 }
 
+/* Operations of a step's products. */
+static double flops_of(const struct run *r, const struct hl_step_report *s) {
+    return (double)s->n_tokens * hl_model_flops_per_token(r->t->model, r->t->setup.block_size);
+}
+
 /* Other programs may have slowed the measurement at the start: a step that was faster is the better
- * measurement. */
+ * measurement. Not where part of what a step commits was computed before it began. */
 static void note_rate(struct run *r, const struct hl_step_report *s) {
-    double rate = hl_trainer_flops_per_step(r->t) / s->seconds;
-    if (r->peak_flops > 0 && s->n_tokens == r->t->step_rows * r->t->setup.block_size &&
-        rate > r->peak_flops)
+    double rate = flops_of(r, s) / s->seconds;
+    if (r->peak_flops > 0 && !hl_trainer_has_pace(r->t) &&
+        s->n_tokens == r->t->step_rows * r->t->setup.block_size && rate > r->peak_flops)
         r->peak_flops = rate;
 }
 
@@ -377,9 +382,7 @@ static void show(struct run *r, const struct hl_step_report *s, bool logs, doubl
         .grad_norm = s->grad_norm,
         .learning_rate = s->learning_rate,
         .tokens_per_second = (double)s->n_tokens / r->step_seconds,
-        .peak_share = r->peak_flops > 0
-                          ? hl_trainer_flops_per_step(r->t) / r->step_seconds / r->peak_flops
-                          : -1,
+        .peak_share = r->peak_flops > 0 ? flops_of(r, s) / r->step_seconds / r->peak_flops : -1,
         .eta_seconds = (double)(r->t->n_steps - s->step) * r->step_seconds,
         .eval_loss = hl_terminal_is(r->setup->progress_fd) ? r->eval_loss : eval_loss};
     hl_progress_show(r->progress, &state, logs);
@@ -482,7 +485,9 @@ static enum hl_status steps(struct run *r, enum hl_run_end *end, struct hl_diag 
         if (status == HL_OK) status = after_step(r, &report, diag);
         if (status == HL_OK) status = hl_elastic_commit(&r->elastic, r->t, diag);
         /* the weights of the step before are whole; with no checkpoint yet they would be lost */
-        if (status == HL_E_NUMERIC && alone && r->saved_step < 0 && r->t->step > 0) try_save(r);
+        if (status == HL_E_NUMERIC && alone && r->saved_step < 0 && r->t->step > 0 &&
+            !hl_trainer_has_pace(r->t))
+            try_save(r);
         if (status != HL_OK) return status;
         if (report.stop) {
             *end = (enum hl_run_end)report.stop;

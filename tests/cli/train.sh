@@ -73,6 +73,9 @@ expect 2 'no list of layers' "$halley" train --data nowhere.txt $small --gradien
 # numbers that are none, with nothing saved yet: the weights before are kept
 expect 3 'not a finite number' "$halley" train --data story.txt $small --optim sgd --learning_rate 1e6 --max_grad_norm 0 --max_steps 50 --output_dir lost
 ls lost/checkpoint-*/model.safetensors >/dev/null 2>&1 || fail "nothing was saved before numbers were lost"
+# beside a commit there are no weights of one step
+expect 3 'not a finite number' "$halley" train --data story.txt $small --optim sgd --learning_rate 1e6 --max_grad_norm 0 --max_steps 50 --strategy acco --output_dir between
+ls -d between/checkpoint-* >/dev/null 2>&1 && fail "a state between two steps was saved"
 
 mkdir elsewhere
 (cd elsewhere && expect 0 '"tokens": 7' "$halley" eval ../run --data ../short.txt; exit $failed) || failed=1

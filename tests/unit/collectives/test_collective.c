@@ -328,6 +328,36 @@ static void test_failures_are_named(void **state) {
     ranks_run(3, 1, PART_BYTES, one_is_silent, NULL);
 }
 
+/* Whoever gives up may free what its operations point to. */
+static void leave(struct rank_context *r) {
+    static _Thread_local float data[MOST];
+    struct hl_group *g = NULL;
+    struct hl_diag diag = {0};
+    struct hl_collective ops[2];
+    ranks_check(r, new_group(r, r->wire, 5000000000, kernels(), &g, &diag) == HL_OK);
+    for (int i = 0; i < 2 && r->rank == 0; i++)
+        hl_collective_start(g,
+                            &(struct hl_collective_args){.kind = HL_ALL_REDUCE,
+                                                         .lane = i,
+                                                         .data = data,
+                                                         .n = MOST,
+                                                         .element_bytes = sizeof *data},
+                            &ops[i]);
+    if (r->rank == 0) {
+        hl_group_give_up(g, "no room");
+        for (int i = 0; i < 2; i++) ranks_check(r, hl_collective_status(&ops[i]) == HL_E_PEER);
+        ranks_check(r, hl_group_poll(g, &diag) == HL_E_PEER && strstr(diag.text, "no room"));
+    } else {
+        ranks_check(r, hl_group_barrier(g, &diag) == HL_E_PEER && strstr(diag.text, "no room"));
+    }
+    hl_group_free(g);
+}
+
+static void test_giving_up_ends_operations(void **state) {
+    (void)state;
+    ranks_run(2, LANES, PART_BYTES, leave, NULL);
+}
+
 static void test_slices(void **state) {
     (void)state;
     for (int64_t n = 0; n < 300; n++)
@@ -359,6 +389,7 @@ int main(void) {
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_costs_balance),
         cmocka_unit_test(test_failures_are_named),
+        cmocka_unit_test(test_giving_up_ends_operations),
     };
     int failed = cmocka_run_group_tests_name("alone", tests, NULL, NULL);
     slow = true;
