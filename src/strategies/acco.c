@@ -21,7 +21,7 @@ static const struct hl_option rows[] = {
      .least = 0,
      .most = 1e6,
      .unit = "micro-batches",
-     .section = "strategies",
+     .section = "strategy",
      .help =
          "of each of the two rounds of a step, on every rank, so that a run repeats bit by bit; "
          "0 = at least half of gradient_accumulation_steps, and on until the exchange is done"},
@@ -31,7 +31,7 @@ static const struct hl_option rows[] = {
      .initial = "1",
      .least = 0,
      .most = 10,
-     .section = "strategies",
+     .section = "strategy",
      .help = "on the learning rate of the estimate; 0 = no estimate, half of the gradients are a "
              "step old"},
 };

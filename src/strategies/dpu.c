@@ -18,7 +18,7 @@ static const struct hl_option rows[] = {
      .most = 1e15,
      .unit = "steps",
      .aliases = "=dpu_warmup_steps",
-     .section = "strategies",
+     .section = "strategy",
      .help = "synchronous steps at the start"},
 };
 

@@ -55,6 +55,12 @@ static size_t weight_bytes(const struct hl_strategy_env *env) {
     return hl_dtype_bytes(env->kernels ? env->kernels->dtype : HL_F32);
 }
 
+/* Whole floats, as a checkpoint takes them. */
+static size_t guess_bytes(const struct overlap *s) {
+    size_t bytes = (size_t)s->env.layout->n_parameters * weight_bytes(&s->env);
+    return (bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+}
+
 static int64_t sliced_elements(const struct hl_strategy_env *env) {
     int64_t n = 0;
     for (int b = 0; b < env->layout->n_blocks; b++) n += hl_dp_slice(env, b, env->rank).n;
@@ -145,7 +151,7 @@ static bool make_buffers(struct overlap *s) {
     s->shared = hl_alloc(mem, (blocks + 1) * (size_t)s->env.n_ranks, sizeof *s->shared);
     s->reduces = hl_alloc(mem, blocks, sizeof *s->reduces);
     s->gathers = hl_alloc(mem, blocks, sizeof *s->gathers);
-    if (wp) s->guess = hl_alloc(mem, P, weight_bytes(&s->env));
+    if (wp) s->guess = hl_alloc(mem, guess_bytes(s), 1);
     if (wp) s->guesses = hl_alloc(mem, blocks, sizeof *s->guesses);
     if (tries) s->scratch = hl_alloc(mem, hl_update_trial_scratch(s->env.optimizer), sizeof(float));
     return s->pending && s->sum && s->next && s->shared && s->reduces && s->gathers &&
@@ -209,6 +215,9 @@ static void start_share(struct overlap *s) {
     s->stage = SHARE;
 }
 
+/* wp: compute goes on at a guess, and not at what is committed; warm-up is synchronous. */
+static bool guesses(const struct overlap *s) { return s->guess && s->phase != SYNC; }
+
 /* The next weights of one slice: of a trial or a commit, and a guess of those after it. */
 static enum hl_status update_slice(struct overlap *s, struct hl_range slice, const float *sum,
                                    float factor, struct hl_diag *diag) {
@@ -225,7 +234,7 @@ static enum hl_status update_slice(struct overlap *s, struct hl_range slice, con
     if (env->kernels->dtype == HL_BF16)
         env->kernels->to_bf16(slice.n, master, (struct hl_bf16 *)(void *)next);
     else memcpy(next, master, (size_t)slice.n * sizeof *master);
-    if (!s->guess) return HL_OK;
+    if (!guesses(s)) return HL_OK;
     return hl_update_trial(env, slice, sum, s->step.index + 2, rate, factor, s->scratch,
                            s->guess + (size_t)slice.offset * weight_bytes(env), diag);
 }
@@ -239,12 +248,13 @@ static void start_gather(struct overlap *s, char *weights, struct hl_collective 
 }
 
 /* A gradient that is not finite changes nothing: a trial then leaves the weights, and its commit,
- * which contains it, is not applied. */
+ * which contains it, is not applied. A trial without a token leaves them too. */
 static enum hl_status update(struct overlap *s, struct hl_diag *diag) {
     const float *sum = s->sum;
     s->result = hl_grad_result(s->shared, s->env.layout->n_blocks, s->env.n_ranks);
     s->stage = DONE;
-    if (s->result.n_supervised == 0)
+    if (s->trial && s->result.n_supervised == 0) s->result.applied = false;
+    else if (s->result.n_supervised == 0)
         return hl_fail(diag, HL_E_USER,
                        "step %lld: no token of any rank is supervised, so there is no gradient; "
                        "check the data and block_size",
@@ -259,13 +269,13 @@ static enum hl_status update(struct overlap *s, struct hl_diag *diag) {
         sum += slice.n;
     }
     start_gather(s, s->next, s->gathers);
-    if (s->guess) start_gather(s, s->guess, s->guesses);
+    if (guesses(s)) start_gather(s, s->guess, s->guesses);
     s->stage = GATHER;
     return HL_OK;
 }
 
 static bool all_done(const struct hl_collective *ops, int n) {
-    for (int i = 0; ops && i < n; i++)
+    for (int i = 0; i < n; i++)
         if (hl_collective_status(&ops[i]) != HL_OK) return false;
     return true;
 }
@@ -279,7 +289,8 @@ static enum hl_status advance(struct overlap *s, struct hl_diag *diag) {
     if (s->stage == SHARE && hl_collective_status(&s->share) == HL_OK &&
         (status = update(s, diag)) < 0)
         return status;
-    if (s->stage == GATHER && all_done(s->gathers, n) && all_done(s->guesses, n)) s->stage = DONE;
+    if (s->stage == GATHER && all_done(s->gathers, n) && (!guesses(s) || all_done(s->guesses, n)))
+        s->stage = DONE;
     return s->stage == DONE ? HL_OK : HL_PENDING;
 }
 
@@ -303,7 +314,7 @@ enum hl_status hl_overlap_between_blocks(void *state, int block, bool backward,
 /* What compute reads becomes what has come. */
 static void take_weights(struct overlap *s) {
     if (s->result.applied)
-        memcpy(hl_engine_weights(s->env.engine, everything(s)), s->guess ? s->guess : s->next,
+        memcpy(hl_engine_weights(s->env.engine, everything(s)), guesses(s) ? s->guess : s->next,
                all_weight_bytes(s));
     s->stage = IDLE;
 }
@@ -462,7 +473,7 @@ int hl_overlap_saved(void *state, struct hl_saved_state *out, int capacity) {
     if (s->guess) /* the bits of it, whatever the compute type */
         out[n++] = (struct hl_saved_state){.name = "weights_in_work",
                                            .data = s->guess,
-                                           .n = (int64_t)(all_weight_bytes(s) / sizeof(float)),
+                                           .n = (int64_t)(guess_bytes(s) / sizeof(float)),
                                            .where = HL_SAVED_ALIKE};
     return n;
 }

@@ -17,7 +17,7 @@ static const struct hl_option rows[] = {
      .least = 0,
      .most = 1e15,
      .unit = "steps",
-     .section = "strategies",
+     .section = "strategy",
      .help = "synchronous steps at the start"},
 };
 

@@ -77,6 +77,12 @@ static enum hl_status set_length(struct hl_trainer *t, struct hl_diag *diag) {
         __builtin_mul_overflow(t->rank_rows, o->gradient_accumulation_steps, &t->step_rows))
         return hl_fail(diag, HL_E_USER, "gradient_accumulation_steps: too many rows in a step");
     if (o->global_batch_size > 0) t->step_rows = o->global_batch_size;
+    if (hl_trainer_has_pace(t) && t->step_rows % t->rank_rows)
+        return hl_fail(
+            diag, HL_E_USER,
+            "global_batch_size: strategy '%s' makes whole micro-batches; take a multiple "
+            "of per_device_train_batch_size x ranks, which is %lld",
+            t->strategy->name, (long long)t->rank_rows);
     t->total_rows = INT64_MAX;
     double total = ceil(o->num_train_epochs * (double)rows);
     if (o->max_steps < 0 && total > 4e18)

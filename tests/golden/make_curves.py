@@ -141,7 +141,7 @@ def delayed(name, warmup, guesses):
         following = take() if t >= warmup and 2 * (len(rates) + 1) > k + 1 else None
         run.set_weights(theta)
         run.commit(pending, rate)
-        in_work = run.attempt(pending, rate) if guesses else run.weights()
+        in_work = run.attempt(pending, rate) if guesses and t >= warmup else run.weights()
         pending = following
     write(name, run, options={name + ".warmup_steps": str(warmup)})
 

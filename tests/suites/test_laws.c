@@ -69,12 +69,18 @@ static bool runs_alike(const struct law_plan *a, const struct law_plan *b, char 
 
 /* ---- cells ---- */
 
-/* The strategy with options that make it repeat. */
+/* The strategy with options that make it repeat, and without a warm-up: laws run few steps. */
 static void set_strategy(struct world *w, const char *name) {
     const struct hl_strategy *s = NULL;
     char key[128], value[64];
     set_word(w, "strategy", name);
-    if (hl_strategy_find(name, &s, NULL) != HL_OK || !s->reproducible) return;
+    if (hl_strategy_find(name, &s, NULL) != HL_OK) return;
+    for (size_t i = 0; i < s->n_rows; i++) {
+        if (strcmp(s->rows[i].name, "warmup_steps") != 0) continue;
+        (void)snprintf(key, sizeof key, "%s.warmup_steps", name);
+        set_word(w, key, "0");
+    }
+    if (!s->reproducible) return;
     const char *equals = strchr(s->reproducible, '=');
     (void)snprintf(key, sizeof key, "%s.%.*s", name, (int)(equals - s->reproducible),
                    s->reproducible);

@@ -211,7 +211,42 @@ static void test_sums_are_f32(void **state) {
     drive_close(&d);
 }
 
+/* A round without a supervised token, of data with long prompts: nothing to try, but the update has
+ * the other round's. */
+static int64_t every_other(struct drive *d, const float *weights, float *grad) {
+    for (int i = 0; i < d->n; i++) grad[i] = d->n_run % 2 ? weights[i] - 1 : 0;
+    return d->n_run % 2;
+}
+static void test_round_without_tokens(void **state) {
+    struct drive d;
+    (void)state;
+    open_bowl(&d, "acco", 1, NULL);
+    d.gradient = every_other;
+    for (int t = 0; t < 3; t++) {
+        drive_step(&d);
+        assert_true(d.result.applied);
+        assert_int_equal(d.result.n_supervised, 1);
+    }
+    drive_close(&d);
+}
+
 /* ---- in the trainer ---- */
+
+/* Updates are made of whole micro-batches. */
+static void test_odd_batch(void **state) {
+    struct world w;
+    struct hl_trainer *t;
+    struct hl_diag diag = {0};
+    (void)state;
+    open_world(&w, "adamw");
+    set_word(&w, "strategy", "acco");
+    set_word(&w, "global_batch_size", "5");
+    assert_int_equal(hl_trainer_new(hl_mem_default(), &w.setup, &t, &diag), HL_E_USER);
+    assert_non_null(strstr(diag.text, "global_batch_size"));
+    set_word(&w, "global_batch_size", "6");
+    hl_trainer_free(new_trainer(&w));
+    close_world(&w);
+}
 
 /* The run ends when the rows of max_steps planned steps are committed, after a last step without a
  * second round; going on from there fills a first gradient again. */
@@ -380,6 +415,7 @@ int main(void) {
         cmocka_unit_test(test_no_trial),     cmocka_unit_test(test_sums_are_f32),
         cmocka_unit_test(test_length),       cmocka_unit_test(test_not_a_number),
         cmocka_unit_test(test_replay),       cmocka_unit_test(test_bad_records),
+        cmocka_unit_test(test_odd_batch),    cmocka_unit_test(test_round_without_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

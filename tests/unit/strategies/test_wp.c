@@ -27,8 +27,41 @@ static void test_view(void **state) {
     drive_close(&d);
 }
 
+/* Warm-up is gradient descent; guesses begin after it, at a gradient that was made twice at the
+ * same weights. */
+static void test_warm_up_is_synchronous(void **state) {
+    struct quadratic q = {1, 1};
+    struct drive d;
+    double x = 1;
+    (void)state;
+    quadratic_open(&d, "wp", "wp.warmup_steps=3", &q, 0.25);
+    for (int t = 0; t < 5; t++) {
+        drive_step(&d);
+        x *= t < 4 ? 0.75 : 1;
+        if (t == 4) x -= 0.25 * (x / 0.75);
+        assert_true(fabs(quadratic_master(&d) - x) < 1e-6);
+    }
+    drive_close(&d);
+}
+
+/* Of an odd number of bf16 weights the last one is saved, too. */
+static void test_saved_bf16(void **state) {
+    struct quadratic q = {1, 1};
+    struct drive d = {.n_blocks = 1,
+                      .n = 1,
+                      .optimizer = "sgd",
+                      .learning_rate = 0.25,
+                      .gradient = quadratic_gradient,
+                      .context = &q};
+    (void)state;
+    drive_open(&d, "wp", NULL, HL_BF16, NULL);
+    assert_int_equal(drive_saved(&d, "weights_in_work").n, 1);
+    drive_close(&d);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stability),
-                                       cmocka_unit_test(test_view)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stability), cmocka_unit_test(test_view),
+        cmocka_unit_test(test_warm_up_is_synchronous), cmocka_unit_test(test_saved_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
