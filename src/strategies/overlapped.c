@@ -370,12 +370,17 @@ static int64_t wanted(const struct overlap *s, bool *exact_out) {
     return told > 0 ? told : s->o.micro_batches;
 }
 
+/* A round that has grown so many times waits for its exchange, so that a peer which stands still is
+ * noticed: whoever computes has no deadline. */
+enum { MOST_TIMES = 64 };
+
 /* Is the round over? HL_PENDING: when the exchange is, for which this rank waits. */
 static enum hl_status round_is_over(struct overlap *s, bool *over_out, struct hl_diag *diag) {
     enum hl_status status = advance(s, diag);
     bool exact, enough = s->n_round >= wanted(s, &exact);
     *over_out = enough && status == HL_OK;
     if (status < 0) return status;
+    exact |= s->n_round >= MOST_TIMES * s->o.micro_batches;
     return enough && status == HL_PENDING && exact ? HL_PENDING : HL_OK;
 }
 

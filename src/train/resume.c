@@ -282,10 +282,16 @@ static void keep_threads(struct hl_trainer *t, const char *made_with) {
 }
 
 /* This rank's numbers of a run of as many ranks; else from what all had. */
-static void read_numbers(struct hl_trainer *t, const json_t *rows) {
+static enum hl_status read_numbers(struct hl_trainer *t, const json_t *rows, const char *from,
+                                   struct hl_diag *diag) {
     struct hl_state_numbers names;
     hl_state_numbers(t, &names);
     size_t then = json_array_size(rows), rank = (size_t)hl_group_rank(t->setup.group);
+    if (names.n && !then)
+        return hl_fail_at(diag, HL_E_FORMAT, from, 0, 0,
+                          "loop.json: has no numbers of ranks, and strategy '%s' needs them; the "
+                          "checkpoint is damaged, use an older one",
+                          t->strategy->name);
     bool same = then == (size_t)hl_group_n_ranks(t->setup.group);
     for (int i = 0; i < names.n; i++) {
         double sum = 0, most = 0, own = 0;
@@ -300,6 +306,7 @@ static void read_numbers(struct hl_trainer *t, const json_t *rows) {
         if (names.at[i]) *names.at[i] = (int64_t)own;
         else *names.loss_sum = own;
     }
+    return HL_OK;
 }
 
 enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, const char *from,
@@ -314,7 +321,7 @@ enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, cons
         t->step = json_integer_value(json_object_get(loop, "step"));
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
         t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
-        read_numbers(t, json_object_get(loop, "ranks"));
+        status = read_numbers(t, json_object_get(loop, "ranks"), from, diag);
         hl_trainer_progress_changed(t);
     }
     json_decref(loop);

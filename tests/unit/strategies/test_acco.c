@@ -348,6 +348,41 @@ static void run_free(struct rank_context *r) {
     hl_group_free(group);
 }
 
+/* One rank never comes to the exchange: the other makes a bounded number of micro-batches, then
+ * waits, as whoever has a deadline does. */
+static void wait_in_vain(struct rank_context *r) {
+    int *ended = r->shared;
+    struct hl_group *group = NULL;
+    struct hl_diag diag = {0};
+    struct hl_step step = {.learning_rate = 0.1};
+    enum hl_micro_answer answer;
+    enum hl_status status = HL_OK;
+    struct drive d;
+    int n = 0;
+    while (r->rank == 1 && !__atomic_load_n(ended, __ATOMIC_ACQUIRE)) (void)usleep(1000);
+    if (r->rank == 1) return;
+    drive_ok(hl_group_new(hl_mem_default(), r->wire, NULL, 20000000000, &group, &diag), &diag);
+    open_bowl(&d, "acco", 0, group);
+    d.env.accumulation = 2;
+    drive_view(&d, false);
+    drive_ok(d.strategy->step_begin(d.state, &step, &diag), &diag);
+    for (; n < 1000 && status == HL_OK; n++) {
+        (void)drive_micro(&d, &diag);
+        status = d.strategy->micro_end(d.state, n, 1, &answer, &diag);
+    }
+    ranks_check(r, status == HL_PENDING && n > 32 && n < 200);
+    hl_group_give_up(group, "enough");
+    drive_close(&d);
+    hl_group_free(group);
+    __atomic_store_n(ended, 1, __ATOMIC_RELEASE);
+}
+
+static void test_rounds_are_bounded(void **state) {
+    int ended = 0;
+    (void)state;
+    ranks_run(2, RANKS_LANES, RANKS_PART, wait_in_vain, &ended);
+}
+
 static void write_record(const struct free_run *f, const char *folder) {
     struct hl_metrics *metrics;
     struct hl_diag diag = {0};
@@ -410,12 +445,19 @@ static void test_bad_records(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_eigenvalues),  cmocka_unit_test(test_stability),
-        cmocka_unit_test(test_equal_halves), cmocka_unit_test(test_rounds),
-        cmocka_unit_test(test_no_trial),     cmocka_unit_test(test_sums_are_f32),
-        cmocka_unit_test(test_length),       cmocka_unit_test(test_not_a_number),
-        cmocka_unit_test(test_replay),       cmocka_unit_test(test_bad_records),
-        cmocka_unit_test(test_odd_batch),    cmocka_unit_test(test_round_without_tokens),
+        cmocka_unit_test(test_eigenvalues),
+        cmocka_unit_test(test_stability),
+        cmocka_unit_test(test_equal_halves),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_no_trial),
+        cmocka_unit_test(test_sums_are_f32),
+        cmocka_unit_test(test_length),
+        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_rounds_are_bounded),
+        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_bad_records),
+        cmocka_unit_test(test_odd_batch),
+        cmocka_unit_test(test_round_without_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
