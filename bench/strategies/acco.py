@@ -9,14 +9,13 @@ BENCH_ROUNDS    micro-batches of a round, with blanks between ("1 2 4 8 12")
 BENCH_STEPS     steps of each run (6; 10 with a slow rank)"""
 import json
 import os
-import secrets
 import shutil
 import signal
 import sys
 import time
 
 import hosts
-from common import HALLEY, Failed, say, write
+from common import Failed, say, write
 from strategies import slow_links as links
 
 LINK = os.environ.get("BENCH_RATE", "100mbit")
@@ -25,22 +24,13 @@ SLOW = links.HOSTS - 1  # the rank that is slowed
 ON, OFF = 0.05, 0.15  # seconds
 
 
-def words(train, held_out, folder, steps, *options):
-    return [HALLEY, "train", "--data", train, "--validation_data", held_out, "--text_format", "document", "--tokenizer", "byte",
-            "--model", "gpt2", "--num_hidden_layers", str(links.LAYERS), "--hidden_size", str(links.WIDTH),
-            "--num_attention_heads", str(links.HEADS), "--block_size", str(links.TOKENS), "--per_device_train_batch_size", str(links.ROWS),
-            "--max_steps", str(steps), "--warmup_steps", str(links.WARMUP), "--learning_rate", str(links.RATE), "--logging_steps", "1",
-            "--tensorboard", "false", "--threads", "1", "--wire", "wan", "--strategy", "acco", "--output_dir", folder,
-            "--overwrite_output_dir", *options]
+def run_words(texts, folder, steps, *options):
+    return links.words(*texts, folder, "acco", steps, "--logging_steps", "1", *options)
 
 
 def metrics(folder):
     with open(os.path.join(folder, "metrics.jsonl")) as file:
         return [json.loads(line) for line in file][1:]  # the first step begins with a round more
-
-
-def secret():
-    return {"HALLEY_TOKEN": secrets.token_hex(32), "HALLEY_INTERFACE": "eth0"}
 
 
 def prepare(name):
@@ -64,8 +54,8 @@ def exposed():
     steps, curve = int(os.environ.get("BENCH_STEPS", "6")), []
     for n in ROUNDS:
         folder = os.path.join(links.FOLDER, f"acco-{n}")
-        links.together(rack, f"acco-{n}", words(*texts, folder, steps, "--gradient_accumulation_steps", str(2 * n),
-                                                "--acco.micro_batches_per_round", str(n)), secret())
+        links.together(rack, f"acco-{n}", run_words(texts, folder, steps, "--gradient_accumulation_steps", str(2 * n),
+                                                    "--acco.micro_batches_per_round", str(n)), links.secret())
         rows = metrics(folder)
         step, wait = (sum(row[key] for row in rows) / len(rows) / 1e3 for key in ("step_ms", "comm_wait_ms"))
         curve.append({"micro_batches": n, "seconds_per_step": step, "waited": wait, "share": wait / step})
@@ -90,7 +80,7 @@ def slow_rank():
         return None
     rack, texts = there
     folder, steps = os.path.join(links.FOLDER, "acco-slow"), int(os.environ.get("BENCH_STEPS", "10"))
-    links.together(rack, "acco-slow", words(*texts, folder, steps, "--gradient_accumulation_steps", "2"), secret(), slow_down)
+    links.together(rack, "acco-slow", run_words(texts, folder, steps, "--gradient_accumulation_steps", "2"), links.secret(), slow_down)
     rows = metrics(folder)
     busy = sum(row["busy"] * row["step_ms"] for row in rows) / sum(row["step_ms"] for row in rows)
     with open(os.path.join(folder, "rounds.jsonl")) as file:

@@ -95,18 +95,27 @@ def peer(rack, kind, train, held_out):
     return {"points": points, "bytes_per_step": float(sent.group(1)) / STEPS if sent else None}
 
 
+def words(train, held_out, folder, strategy, steps, *options):
+    """Of `halley train`, for the model and the wire of these benchmarks; options overrule."""
+    return [HALLEY, "train", "--data", train, "--validation_data", held_out, "--text_format", "document", "--tokenizer", "byte",
+            "--model", "gpt2", "--num_hidden_layers", str(LAYERS), "--hidden_size", str(WIDTH), "--num_attention_heads", str(HEADS),
+            "--block_size", str(TOKENS), "--per_device_train_batch_size", str(ROWS), "--max_steps", str(steps),
+            "--warmup_steps", str(WARMUP), "--learning_rate", str(RATE), "--tensorboard", "false", "--threads", "1",
+            "--wire", "wan", "--strategy", strategy, "--output_dir", folder, "--overwrite_output_dir", *options]
+
+
+def secret():
+    return {"HALLEY_TOKEN": secrets.token_hex(32), "HALLEY_INTERFACE": "eth0"}
+
+
 def ours(rack, entry, train, held_out):
     """The same of `halley train`. entry: NAME,key=value,..."""
     name, *options = entry.split(",")
     folder = os.path.join(FOLDER, re.sub(r"[^a-z0-9_.=-]", "-", entry))
-    words = [HALLEY, "train", "--data", train, "--validation_data", held_out, "--text_format", "document", "--tokenizer", "byte",
-             "--model", "gpt2", "--num_hidden_layers", str(LAYERS), "--hidden_size", str(WIDTH), "--num_attention_heads", str(HEADS),
-             "--block_size", str(TOKENS), "--per_device_train_batch_size", str(ROWS), "--per_device_eval_batch_size", str(2 * ROWS),
-             "--max_steps", str(STEPS), "--warmup_steps", str(WARMUP), "--lr_scheduler_type", "constant", "--learning_rate", str(RATE),
-             "--adam_beta1", "0.9", "--adam_beta2", "0.95", "--weight_decay", "0.1", "--max_grad_norm", "1", "--eval_steps", str(EVERY),
-             "--logging_steps", str(EVERY), "--tensorboard", "false", "--threads", "1", "--wire", "wan", "--strategy", name,
-             "--output_dir", folder, "--overwrite_output_dir", *(f"--{option}" for option in options)]
-    together(rack, os.path.basename(folder), words, {"HALLEY_TOKEN": secrets.token_hex(32), "HALLEY_INTERFACE": "eth0"})
+    command = words(train, held_out, folder, name, STEPS, "--per_device_eval_batch_size", str(2 * ROWS), "--lr_scheduler_type", "constant",
+                    "--adam_beta1", "0.9", "--adam_beta2", "0.95", "--weight_decay", "0.1", "--max_grad_norm", "1",
+                    "--eval_steps", str(EVERY), "--logging_steps", str(EVERY), *(f"--{option}" for option in options))
+    together(rack, os.path.basename(folder), command, secret())
     with open(os.path.join(folder, "metrics.jsonl")) as file:
         rows = [json.loads(line) for line in file]
     looks = [row for row in rows if "eval_loss" in row]

@@ -94,6 +94,8 @@ void hl_collective_start(struct hl_group *group, const struct hl_collective_args
                          struct hl_collective *op);
 /* HL_PENDING, HL_OK, or why it failed; HL_OK for one that was never started (zeroed). */
 enum hl_status hl_collective_status(const struct hl_collective *op);
+/* Are n operations all HL_OK? */
+bool hl_collectives_done(const struct hl_collective *ops, int n);
 /* Progress of all lanes. HL_OK: nothing is in flight; HL_PENDING; errors HL_E_PEER and HL_E_TIMEOUT
  * name the rank that failed or is waited for, its host, phase and step; the group is broken then.
  */

@@ -51,8 +51,6 @@ enum hl_sliced {
 };
 
 struct hl_strategy_need { /* what `cost` and `plan --memory` and the engine's allocation read */
-    int param_versions;   /* compute copies alive at once */
-    int grad_buffers;
     enum hl_sliced sliced;
     bool whole_gradient; /* though sliced says more: micro-batches are added up in full */
     bool

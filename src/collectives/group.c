@@ -491,6 +491,12 @@ enum hl_status hl_collective_status(const struct hl_collective *op) {
     return __atomic_load_n(&op->status, __ATOMIC_ACQUIRE);
 }
 
+bool hl_collectives_done(const struct hl_collective *ops, int n) {
+    for (int i = 0; i < n; i++)
+        if (hl_collective_status(&ops[i]) != HL_OK) return false;
+    return true;
+}
+
 void hl_collective_start(struct hl_group *g, const struct hl_collective_args *args,
                          struct hl_collective *op) {
     hl_collective_prepare(args, hl_group_rank(g), hl_group_n_ranks(g), op);

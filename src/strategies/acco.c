@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "strategies/overlapped.h"
+#include "strategies/update.h"
 
 struct acco_options {
     int64_t micro_batches_per_round;
@@ -37,7 +38,7 @@ static const struct hl_option rows[] = {
 };
 
 static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {
-    return hl_overlap_check(env, "acco", diag);
+    return hl_update_check_cuts(env, "acco", diag);
 }
 
 static struct hl_strategy_need cost(const struct hl_strategy_env *env) {
@@ -60,7 +61,6 @@ const struct hl_strategy hl_strategy_acco = {
     .name = "acco",
     .summary = "exchange beside compute, each update from an estimated and an exact half",
     .paper = "arXiv:2406.02613",
-    .caps = HL_CAP_ROUNDS,
     .rows = rows,
     .n_rows = sizeof rows / sizeof *rows,
     .options_bytes = sizeof(struct acco_options),
@@ -68,11 +68,5 @@ const struct hl_strategy hl_strategy_acco = {
     .check = check,
     .cost = cost,
     .init = init,
-    .fini = hl_overlap_fini,
-    .step_begin = hl_overlap_step_begin,
-    .block_exit = hl_overlap_between_blocks,
-    .micro_end = hl_overlap_micro_end,
-    .step_end = hl_overlap_step_end,
-    .poll = hl_overlap_poll,
-    .saved = hl_overlap_saved,
-    .metrics = hl_overlap_metrics};
+    .metrics = hl_overlap_metrics,
+    HL_OVERLAP_SLOTS};

@@ -12,11 +12,7 @@ struct hl_range hl_dp_slice(const struct hl_strategy_env *env, int block, int ra
 
 enum hl_status hl_dp_check(const struct hl_strategy_env *env, const char *name,
                            enum hl_sliced sliced, struct hl_diag *diag) {
-    if (!sliced || env->n_ranks == 1 || !env->optimizer->whole_matrices) return HL_OK;
-    return hl_fail(diag, HL_E_USER,
-                   "strategy: '%s' cuts matrices between ranks, and optimizer '%s' needs them "
-                   "whole; use --strategy ddp, or another --optim",
-                   name, env->optimizer->name);
+    return sliced && env->n_ranks > 1 ? hl_update_check_cuts(env, name, diag) : HL_OK;
 }
 
 /* Micro-batches are reduced one by one. */
@@ -55,15 +51,6 @@ static struct hl_collective_args gather_of(const struct hl_strategy_env *env, in
                                            bf16 ? sizeof(struct hl_bf16) : sizeof(float)};
 }
 
-/* Squares of a rank's slices and its tokens, from every rank. */
-static struct hl_collective_args share_of(const struct hl_strategy_env *env) {
-    int64_t each = env->layout->n_blocks + 1;
-    return (struct hl_collective_args){.kind = HL_ALL_GATHER,
-                                       .n = each * env->n_ranks,
-                                       .element_bytes = sizeof(double),
-                                       .unit = each};
-}
-
 /* How often a step gathers a block. With weights in slices: once, and again when the windows of
  * layers were needed by others in between. The forward pass leaves the last layers there for the
  * backward pass, and that the first ones for the next micro-batch. */
@@ -77,7 +64,7 @@ static int64_t gathers_of(const struct hl_strategy_env *env, enum hl_sliced slic
 }
 
 static double sent_bytes(const struct hl_strategy_env *env, enum hl_sliced sliced) {
-    struct hl_collective_args share = share_of(env);
+    struct hl_collective_args share = hl_grad_share(env);
     double bytes = (double)hl_collective_cost(&share, env->rank, env->n_ranks).bytes_out;
     for (int b = 0; b < env->layout->n_blocks; b++) {
         struct hl_collective_args reduce = reduce_of(env, sliced, b), gather = gather_of(env, b);
@@ -93,9 +80,7 @@ struct hl_strategy_need hl_dp_cost(const struct hl_strategy_env *env, enum hl_sl
     double n = env->n_ranks;
     sliced = as_sliced(env, sliced);
     bool bf16 = env->kernels && env->kernels->dtype == HL_BF16;
-    struct hl_strategy_need need = {.param_versions = 1,
-                                    .grad_buffers = 1,
-                                    .sliced = sliced,
+    struct hl_strategy_need need = {.sliced = sliced,
                                     .whole_gradient = sliced && !has_grad_windows(env, sliced),
                                     .grad_windows = each_micro(env),
                                     .period_steps = 1};
@@ -232,12 +217,6 @@ enum hl_status hl_dp_grad_ready(void *state, int block, bool last_micro, struct 
 
 /* ---- the end of the step ---- */
 
-static bool all_done(const struct hl_collective *ops, int n) {
-    for (int i = 0; i < n; i++)
-        if (hl_collective_status(&ops[i]) != HL_OK) return false;
-    return true;
-}
-
 /* Squares of this rank's slices of the reduced gradient, and its tokens, to everyone. */
 static void start_share(struct hl_dp *s, int64_t n_supervised) {
     int n = s->env.layout->n_blocks;
@@ -248,7 +227,7 @@ static void start_share(struct hl_dp *s, int64_t n_supervised) {
                                              hl_engine_data(s->env.engine, HL_BUFFER_GRAD, slice));
     }
     own[n] = (double)n_supervised;
-    struct hl_collective_args args = share_of(&s->env);
+    struct hl_collective_args args = hl_grad_share(&s->env);
     args.lane = LANE_SMALL;
     args.data = s->shared;
     hl_collective_start(s->env.group, &args, &s->share);
@@ -309,7 +288,7 @@ enum hl_status hl_dp_step_end(void *state, const struct hl_step *step, struct hl
     }
     if (s->sliced && s->result.applied) {
         if ((status = hl_dp_poll(state, diag)) < 0) return status;
-        if (!all_done(s->gathers, n)) return HL_PENDING;
+        if (!hl_collectives_done(s->gathers, n)) return HL_PENDING;
     }
     *out = s->result;
     s->stage = HL_DP_REDUCE;

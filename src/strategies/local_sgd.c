@@ -5,26 +5,15 @@
  * and not weights. */
 #include "strategies/local_steps.h"
 
-static struct hl_local_plan plan_of(const struct hl_strategy_env *env) {
-    return (struct hl_local_plan){
+static enum hl_status plan_of(const struct hl_strategy_env *env, struct hl_local_plan *out,
+                              struct hl_diag *diag) {
+    (void)diag;
+    *out = (struct hl_local_plan){
         .n_fragments = 1, .every = env->sync_every, .wire = env->reduce_dtype};
-}
-
-static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {
-    (void)env, (void)diag;
     return HL_OK;
 }
 
-static struct hl_strategy_need cost(const struct hl_strategy_env *env) {
-    struct hl_local_plan plan = plan_of(env);
-    return hl_local_cost(env, &plan);
-}
-
-static enum hl_status init(const struct hl_strategy_env *env, void **state_out,
-                           struct hl_diag *diag) {
-    struct hl_local_plan plan = plan_of(env);
-    return hl_local_init(env, &plan, state_out, diag);
-}
+HL_LOCAL_LIFE(plan_of)
 
 const struct hl_strategy hl_strategy_local_sgd = {
     .name = "local_sgd",

@@ -166,9 +166,7 @@ static int n_rooms(const struct hl_local_plan *plan) {
 struct hl_strategy_need hl_local_cost(const struct hl_strategy_env *env,
                                       const struct hl_local_plan *plan) {
     double n = (double)env->layout->n_parameters;
-    return (struct hl_strategy_need){.param_versions = 1,
-                                     .grad_buffers = 1,
-                                     .state_bytes_per_parameter =
+    return (struct hl_strategy_need){.state_bytes_per_parameter =
                                          4.0 * (1 + env->optimizer->n_slots),
                                      .own_bytes = 4.0 * n * (1 + n_slots(plan) + has_sums(plan)) +
                                                   (double)room_bytes(env, plan) * n_rooms(plan),

@@ -104,4 +104,24 @@ int hl_local_metrics(void *state, struct hl_metric *out, int capacity);
     .poll = hl_local_poll, .drain = hl_local_drain, .saved = hl_local_saved,                       \
     .view = hl_local_view, .metrics = hl_local_metrics
 
+/* check, cost and init of a method from
+ * enum hl_status plan_of(const struct hl_strategy_env *env, struct hl_local_plan *out,
+ *                        struct hl_diag *diag) */
+#define HL_LOCAL_LIFE(plan_of)                                                                     \
+    static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {         \
+        struct hl_local_plan plan;                                                                 \
+        return plan_of(env, &plan, diag);                                                          \
+    }                                                                                              \
+    static struct hl_strategy_need cost(const struct hl_strategy_env *env) {                       \
+        struct hl_local_plan plan;                                                                 \
+        (void)!plan_of(env, &plan, NULL);                                                          \
+        return hl_local_cost(env, &plan);                                                          \
+    }                                                                                              \
+    static enum hl_status init(const struct hl_strategy_env *env, void **state_out,                \
+                               struct hl_diag *diag) {                                             \
+        struct hl_local_plan plan;                                                                 \
+        enum hl_status status = plan_of(env, &plan, diag);                                         \
+        return status == HL_OK ? hl_local_init(env, &plan, state_out, diag) : status;              \
+    }
+
 #endif

@@ -81,24 +81,12 @@ static struct hl_collective_args gather_of(const struct hl_strategy_env *env, in
                                        .element_bytes = weight_bytes(env)};
 }
 static struct hl_collective_args share_of(const struct hl_strategy_env *env) {
-    int64_t each = env->layout->n_blocks + 1;
-    return (struct hl_collective_args){.kind = HL_ALL_GATHER,
-                                       .lane = LANE,
-                                       .n = each * env->n_ranks,
-                                       .element_bytes = sizeof(double),
-                                       .unit = each};
+    struct hl_collective_args args = hl_grad_share(env);
+    args.lane = LANE;
+    return args;
 }
 
 /* ---- life ---- */
-
-enum hl_status hl_overlap_check(const struct hl_strategy_env *env, const char *name,
-                                struct hl_diag *diag) {
-    if (!env->optimizer->whole_matrices) return HL_OK;
-    return hl_fail(diag, HL_E_USER,
-                   "strategy: '%s' updates slices of matrices, and optimizer '%s' needs them "
-                   "whole; use --strategy ddp, or another --optim",
-                   name, env->optimizer->name);
-}
 
 struct hl_strategy_need hl_overlap_cost(const struct hl_strategy_env *env,
                                         enum hl_overlap_rule rule) {
@@ -114,8 +102,6 @@ struct hl_strategy_need hl_overlap_cost(const struct hl_strategy_env *env,
                                           : each + gathered * (rule == HL_OVERLAP_WP ? 2 : 1);
     double buffers = rule == HL_OVERLAP_WP ? 2 : 1;
     return (struct hl_strategy_need){
-        .param_versions = rule == HL_OVERLAP_WP ? 3 : 2,
-        .grad_buffers = 2,
         .sliced = HL_SLICED_STATE,
         .whole_gradient = true,
         .weights_apart = true,
@@ -175,6 +161,16 @@ enum hl_status hl_overlap_init(const struct hl_strategy_env *env,
     }
     *state_out = s;
     return HL_OK;
+}
+
+enum hl_status hl_overlap_init_lag(const struct hl_strategy_env *env, enum hl_overlap_rule rule,
+                                   void **state_out, struct hl_diag *diag) {
+    const struct hl_lag_options *own = env->options;
+    const struct hl_overlap_options o = {.rule = rule,
+                                         .micro_batches = env->accumulation,
+                                         .exact = true,
+                                         .warmup_steps = own->warmup_steps};
+    return hl_overlap_init(env, &o, state_out, diag);
 }
 
 /* ---- the exchange ---- */
@@ -274,22 +270,17 @@ static enum hl_status update(struct overlap *s, struct hl_diag *diag) {
     return HL_OK;
 }
 
-static bool all_done(const struct hl_collective *ops, int n) {
-    for (int i = 0; i < n; i++)
-        if (hl_collective_status(&ops[i]) != HL_OK) return false;
-    return true;
-}
-
 /* As far as it goes without waiting. HL_OK: nothing is in flight. */
 static enum hl_status advance(struct overlap *s, struct hl_diag *diag) {
     int n = s->env.layout->n_blocks;
     enum hl_status status = hl_group_poll(s->env.group, diag);
     if (status < 0 || s->stage == IDLE || s->stage == DONE) return status < 0 ? status : HL_OK;
-    if (s->stage == REDUCE && all_done(s->reduces, n)) start_share(s);
+    if (s->stage == REDUCE && hl_collectives_done(s->reduces, n)) start_share(s);
     if (s->stage == SHARE && hl_collective_status(&s->share) == HL_OK &&
         (status = update(s, diag)) < 0)
         return status;
-    if (s->stage == GATHER && all_done(s->gathers, n) && (!guesses(s) || all_done(s->guesses, n)))
+    if (s->stage == GATHER && hl_collectives_done(s->gathers, n) &&
+        (!guesses(s) || hl_collectives_done(s->guesses, n)))
         s->stage = DONE;
     return s->stage == DONE ? HL_OK : HL_PENDING;
 }

@@ -28,14 +28,26 @@ struct hl_overlap_options {
     double trial_rate_scale; /* on the trial's learning rate */
 };
 
-enum hl_status hl_overlap_check(const struct hl_strategy_env *env, const char *name,
-                                struct hl_diag *diag) HL_MUST_CHECK;
 struct hl_strategy_need hl_overlap_cost(const struct hl_strategy_env *env,
                                         enum hl_overlap_rule rule);
 enum hl_status hl_overlap_init(const struct hl_strategy_env *env,
                                const struct hl_overlap_options *options, void **state_out,
                                struct hl_diag *diag) HL_MUST_CHECK;
 void hl_overlap_fini(void *state);
+
+/* The own options of methods whose updates lag a step, their row, and init from them. */
+struct hl_lag_options {
+    int64_t warmup_steps;
+};
+#define HL_LAG_ROW(others)                                                                         \
+    {                                                                                              \
+        .name = "warmup_steps", .kind = HL_OPT_I64,                                                \
+        .offset = offsetof(struct hl_lag_options, warmup_steps), .initial = "40", .least = 0,      \
+        .most = 1e15, .unit = "steps", .aliases = others, .section = "strategy",                   \
+        .help = "synchronous steps at the start"                                                   \
+    }
+enum hl_status hl_overlap_init_lag(const struct hl_strategy_env *env, enum hl_overlap_rule rule,
+                                   void **state_out, struct hl_diag *diag) HL_MUST_CHECK;
 
 /* Slots. */
 enum hl_status hl_overlap_start(void *state, struct hl_diag *diag);
@@ -48,7 +60,12 @@ enum hl_status hl_overlap_step_end(void *state, const struct hl_step *step,
                                    struct hl_step_result *out, struct hl_diag *diag);
 enum hl_status hl_overlap_poll(void *state, struct hl_diag *diag);
 int hl_overlap_saved(void *state, struct hl_saved_state *out, int capacity);
-void hl_overlap_view(void *state, bool on); /* wp */
-int hl_overlap_metrics(void *state, struct hl_metric *out, int capacity);
+void hl_overlap_view(void *state, bool on);                               /* wp */
+int hl_overlap_metrics(void *state, struct hl_metric *out, int capacity); /* acco */
+
+#define HL_OVERLAP_SLOTS                                                                           \
+    .caps = HL_CAP_ROUNDS, .fini = hl_overlap_fini, .step_begin = hl_overlap_step_begin,           \
+    .block_exit = hl_overlap_between_blocks, .micro_end = hl_overlap_micro_end,                    \
+    .step_end = hl_overlap_step_end, .poll = hl_overlap_poll, .saved = hl_overlap_saved
 
 #endif

@@ -11,11 +11,8 @@ static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *d
 }
 
 static struct hl_strategy_need cost(const struct hl_strategy_env *env) {
-    return (struct hl_strategy_need){.param_versions = 1,
-                                     .grad_buffers = 1,
-                                     .state_bytes_per_parameter =
-                                         4.0 * (1 + env->optimizer->n_slots),
-                                     .period_steps = 1};
+    return (struct hl_strategy_need){
+        .state_bytes_per_parameter = 4.0 * (1 + env->optimizer->n_slots), .period_steps = 1};
 }
 
 static void fini(void *state) {

@@ -79,23 +79,7 @@ static enum hl_status plan_of(const struct hl_strategy_env *env, struct hl_local
     return hl_local_outer(env, "streaming_diloco", &o->outer, out, diag);
 }
 
-static enum hl_status check(const struct hl_strategy_env *env, struct hl_diag *diag) {
-    struct hl_local_plan plan;
-    return plan_of(env, &plan, diag);
-}
-
-static struct hl_strategy_need cost(const struct hl_strategy_env *env) {
-    struct hl_local_plan plan;
-    (void)!plan_of(env, &plan, NULL);
-    return hl_local_cost(env, &plan);
-}
-
-static enum hl_status init(const struct hl_strategy_env *env, void **state_out,
-                           struct hl_diag *diag) {
-    struct hl_local_plan plan;
-    enum hl_status status = plan_of(env, &plan, diag);
-    return status == HL_OK ? hl_local_init(env, &plan, state_out, diag) : status;
-}
+HL_LOCAL_LIFE(plan_of)
 
 const struct hl_strategy hl_strategy_streaming_diloco = {
     .name = "streaming_diloco",

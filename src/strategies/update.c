@@ -27,6 +27,23 @@ float hl_grad_factor(double norm, double max_grad_norm, int64_t n_tokens) {
     return (float)(clip / (double)n_tokens);
 }
 
+enum hl_status hl_update_check_cuts(const struct hl_strategy_env *env, const char *name,
+                                    struct hl_diag *diag) {
+    if (!env->optimizer->whole_matrices) return HL_OK;
+    return hl_fail(diag, HL_E_USER,
+                   "strategy: '%s' cuts matrices between ranks, and optimizer '%s' needs them "
+                   "whole; use --strategy ddp, or another --optim",
+                   name, env->optimizer->name);
+}
+
+struct hl_collective_args hl_grad_share(const struct hl_strategy_env *env) {
+    int64_t each = env->layout->n_blocks + 1;
+    return (struct hl_collective_args){.kind = HL_ALL_GATHER,
+                                       .n = each * env->n_ranks,
+                                       .element_bytes = sizeof(double),
+                                       .unit = each};
+}
+
 struct hl_step_result hl_grad_result(const double *shared, int n_blocks, int n_ranks) {
     struct hl_step_result out = {.bad_block = -1};
     double sum = 0, tokens = 0;

@@ -16,6 +16,8 @@ double hl_grad_sum_squares(const double *block_squares, int n_blocks, int *bad_b
  * clip = min(1, max_grad_norm / norm); max_grad_norm 0: no clipping. */
 float hl_grad_factor(double norm, double max_grad_norm, int64_t n_tokens);
 
+/* The exchange of what follows: squares of a rank's slices and its tokens, from every rank. */
+struct hl_collective_args hl_grad_share(const struct hl_strategy_env *env);
 /* Norm and tokens of all ranks from their squares of slices: shared [n_ranks][n_blocks + 1], the
  * last of a row its supervised tokens. Sums run over blocks ascending, ranks ascending. */
 struct hl_step_result hl_grad_result(const double *shared, int n_blocks, int n_ranks);
@@ -39,5 +41,9 @@ enum hl_status hl_update_trial(const struct hl_strategy_env *env, struct hl_rang
                                float grad_factor, float *scratch, void *out,
                                struct hl_diag *diag) HL_MUST_CHECK;
 size_t hl_update_trial_scratch(const struct hl_optimizer *optimizer);
+
+/* errors HL_E_USER: an optimizer that needs whole matrices, which the strategy of that name cuts */
+enum hl_status hl_update_check_cuts(const struct hl_strategy_env *env, const char *name,
+                                    struct hl_diag *diag) HL_MUST_CHECK;
 
 #endif

@@ -62,16 +62,15 @@ struct hl_strategy_env hl_plan_env(const struct hl_trainer_setup *setup) {
 }
 
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
-                                            const struct hl_strategy *strategy,
+                                            const struct hl_strategy_need *need,
                                             const struct hl_strategy_env *env) {
-    struct hl_strategy_need need = strategy->cost(env);
     return (struct hl_engine_shape){.train = true,
                                     .bf16_copy = options->bf16,
                                     .n_slots = env->optimizer->n_slots,
-                                    .sliced = need.sliced,
-                                    .whole_gradient = need.whole_gradient,
-                                    .grad_windows = need.grad_windows,
-                                    .apart = need.weights_apart,
+                                    .sliced = need->sliced,
+                                    .whole_gradient = need->whole_gradient,
+                                    .grad_windows = need->grad_windows,
+                                    .apart = need->weights_apart,
                                     .rank = env->rank,
                                     .n_ranks = env->n_ranks};
 }
@@ -164,7 +163,8 @@ static enum hl_status measure(struct hl_mem *mem, const struct hl_trainer_setup 
         status = strategy->check(&env, diag);
         if (status != HL_OK) return status;
     }
-    struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, strategy, &env);
+    struct hl_strategy_need need = strategy->cost(&env);
+    struct hl_engine_shape engine_shape = hl_plan_engine_shape(setup->options, &need, &env);
     struct hl_engine_bytes engine = hl_engine_measure(&model->layout, &engine_shape);
     struct hl_model_run_shape run_shape = hl_plan_run_shape(setup, recompute);
     struct hl_model_run_bytes run;
@@ -172,13 +172,13 @@ static enum hl_status measure(struct hl_mem *mem, const struct hl_trainer_setup 
         return hl_fail(diag, HL_E_MEMORY,
                        "activations of this model and batch exceed the address space");
     uint64_t scratch = (uint64_t)hl_optimizer_scratch(optimizer, &model->layout) * sizeof(float);
-    *out = (struct hl_memory_plan){.parameters = engine.parameters,
-                                   .gradients = engine.gradients,
-                                   .optimizer = engine.optimizer + scratch +
-                                                (uint64_t)strategy->cost(&env).own_bytes,
-                                   .activations = run.activations,
-                                   .buffers = run.buffers,
-                                   .base = hl_memory_resident_bytes()};
+    *out =
+        (struct hl_memory_plan){.parameters = engine.parameters,
+                                .gradients = engine.gradients,
+                                .optimizer = engine.optimizer + scratch + (uint64_t)need.own_bytes,
+                                .activations = run.activations,
+                                .buffers = run.buffers,
+                                .base = hl_memory_resident_bytes()};
     out->total = out->parameters + out->gradients + out->optimizer + out->activations +
                  out->buffers + out->base;
     return HL_OK;

@@ -26,9 +26,9 @@ void hl_plan_defaults_free(struct hl_plan_defaults *defaults);
 int64_t hl_plan_accumulation(const struct hl_trainer_setup *setup);
 /* What a setup says to a strategy; plug-ins, layout and everything that lives are still NULL. */
 struct hl_strategy_env hl_plan_env(const struct hl_trainer_setup *setup);
-/* env: all that `cost` may ask for */
+/* need: what the strategy's cost says of env */
 struct hl_engine_shape hl_plan_engine_shape(const struct hl_train_options *options,
-                                            const struct hl_strategy *strategy,
+                                            const struct hl_strategy_need *need,
                                             const struct hl_strategy_env *env);
 struct hl_model_run_shape hl_plan_run_shape(const struct hl_trainer_setup *setup,
                                             const bool *recompute);

@@ -36,8 +36,11 @@ static enum hl_status add_line(struct hl_rounds *r, const json_t *line, const ch
     const json_t *ranks = json_object_get(line, "micro_batches");
     if (json_integer_value(json_object_get(line, "step")) != r->n_steps + 1 ||
         !json_is_array(ranks))
-        return hl_fail_at(diag, HL_E_FORMAT, path, number, 0, "is no record of step %lld",
-                          (long long)r->n_steps + 1);
+        return hl_fail_at(
+            diag, HL_E_FORMAT, path, number, 0,
+            "is no record of step %lld; give the rounds.jsonl of a run from its first "
+            "step",
+            (long long)r->n_steps + 1);
     if (json_array_size(ranks) != (size_t)r->n_ranks)
         return hl_fail_at(diag, HL_E_USER, path, number, 0,
                           "is of %d ranks, and this run has %d; start as many",

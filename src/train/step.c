@@ -151,18 +151,22 @@ static enum hl_status backward(struct step *s, const struct hl_op *op, bool last
     return status;
 }
 
+/* What a rank tells with each step. */
+enum shared { LOSS, ROWS, TOKENS, SUPERVISED, STOP, AFTER_ROUND, UNTIL_ROUND };
+_Static_assert(UNTIL_ROUND + 1 == HL_SHARED_NUMBERS, "room for all");
+
 /* What this rank's micro-batches gave, and its wish to stop, to all; begun here. */
 static void close_books(struct step *s) {
     struct hl_trainer *t = s->t;
     struct hl_group *group = t->setup.group;
     double *own = t->shared + hl_group_rank(group) * HL_SHARED_NUMBERS;
-    own[0] = s->books.loss_sum;
-    own[1] = (double)s->books.n_rows;
-    own[2] = (double)s->books.n_tokens;
-    own[3] = (double)s->books.n_supervised;
-    own[4] = t->stop_wish;
-    own[5] = (double)t->after_round;
-    own[6] = (double)s->n_run;
+    own[LOSS] = s->books.loss_sum;
+    own[ROWS] = (double)s->books.n_rows;
+    own[TOKENS] = (double)s->books.n_tokens;
+    own[SUPERVISED] = (double)s->books.n_supervised;
+    own[STOP] = t->stop_wish;
+    own[AFTER_ROUND] = (double)t->after_round;
+    own[UNTIL_ROUND] = (double)s->n_run;
     s->n_run = 0;
     const struct hl_collective_args args = {.kind = HL_ALL_GATHER,
                                             .data = t->shared,
@@ -183,20 +187,24 @@ static enum hl_status read_books(struct step *s, int *stop_out, struct hl_diag *
     s->committed = (struct hl_books){0};
     for (int r = 0; r < hl_group_n_ranks(t->setup.group); r++) {
         const double *part = t->shared + r * HL_SHARED_NUMBERS;
-        s->committed.loss_sum += part[0];
-        s->committed.n_rows += (int64_t)part[1];
-        s->committed.n_tokens += (int64_t)part[2];
-        s->committed.n_supervised += (int64_t)part[3];
-        if ((int)part[4] > *stop_out) *stop_out = (int)part[4];
+        s->committed.loss_sum += part[LOSS];
+        s->committed.n_rows += (int64_t)part[ROWS];
+        s->committed.n_tokens += (int64_t)part[TOKENS];
+        s->committed.n_supervised += (int64_t)part[SUPERVISED];
+        if ((int)part[STOP] > *stop_out) *stop_out = (int)part[STOP];
     }
     return HL_OK;
+}
+
+/* What the update of this step is made of, as far as it is known. */
+static const struct hl_books *books_of_update(const struct step *s) {
+    return s->closed ? &s->committed : &s->books;
 }
 
 static struct hl_step step_of(const struct step *s) {
     const struct hl_trainer *t = s->t;
     struct hl_step step = {.index = t->step,
-                           .n_supervised =
-                               s->closed ? s->committed.n_supervised : s->books.n_supervised,
+                           .n_supervised = books_of_update(s)->n_supervised,
                            .learning_rate = s->learning_rate,
                            .max_grad_norm = t->setup.options->max_grad_norm};
     if (t->replay)
@@ -206,9 +214,11 @@ static struct hl_step step_of(const struct step *s) {
 }
 
 void hl_trainer_rounds(const struct hl_trainer *t, int64_t *counts) {
-    for (int r = 0; r < hl_group_n_ranks(t->setup.group); r++)
-        for (int i = 0; i < 2; i++)
-            counts[2 * r + i] = (int64_t)t->shared[r * HL_SHARED_NUMBERS + 5 + i];
+    for (int r = 0; r < hl_group_n_ranks(t->setup.group); r++) {
+        const double *part = t->shared + r * HL_SHARED_NUMBERS;
+        counts[2 * r] = (int64_t)part[AFTER_ROUND];
+        counts[2 * r + 1] = (int64_t)part[UNTIL_ROUND];
+    }
 }
 
 static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
@@ -219,7 +229,7 @@ static enum hl_status step_end(struct step *s, struct hl_diag *diag) {
         return hl_fail(diag, HL_E_USER,
                        "step %lld: none of its %lld tokens is supervised, so there is no gradient; "
                        "check the data and block_size",
-                       (long long)t->step + 1, (long long)s->books.n_tokens);
+                       (long long)t->step + 1, (long long)books_of_update(s)->n_tokens);
     enum hl_status status;
     do status = t->strategy->step_end(t->strategy_state, &step, &s->result, diag);
     while (again(t, &status, diag));

@@ -203,7 +203,7 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
     struct hl_strategy_need need = t->strategy->cost(&env);
     t->sent_bytes_per_step = need.sent_bytes_per_parameter * (double)t->model->layout.n_parameters /
                              (double)need.period_steps;
-    struct hl_engine_shape engine = hl_plan_engine_shape(s->options, t->strategy, &env);
+    struct hl_engine_shape engine = hl_plan_engine_shape(s->options, &need, &env);
     status = hl_engine_new(t->mem, &t->model->layout, &engine, &t->engine, diag);
     if (status != HL_OK) return status;
     struct hl_model_run_shape shape = hl_plan_run_shape(s, t->recompute);
@@ -219,17 +219,21 @@ static enum hl_status make_parts(struct hl_trainer *t, struct hl_diag *diag) {
 enum hl_status hl_trainer_check(struct hl_mem *mem, const struct hl_trainer_setup *setup,
                                 struct hl_diag *diag) {
     struct hl_trainer t = {.mem = mem, .setup = *setup};
+    bool *recompute = NULL;
     enum hl_status status = find_plugins(&t, diag);
-    hl_plan_defaults_free(&t.defaults);
     if (status == HL_OK) status = hl_model_new(mem, setup->model, &t.model, diag);
-    if (status != HL_OK) return status;
-    bool *recompute = hl_alloc(mem, (size_t)t.model->layout.n_blocks, sizeof *recompute);
+    if (status != HL_OK) {
+        hl_plan_defaults_free(&t.defaults);
+        return status;
+    }
+    recompute = hl_alloc(mem, (size_t)t.model->layout.n_blocks, sizeof *recompute);
     status = recompute ? hl_recompute_blocks(setup->options, t.model, recompute, diag)
                        : hl_fail_memory(diag, (unsigned)t.model->layout.n_blocks, "block records");
     struct hl_strategy_env env = environment(&t);
     if (status == HL_OK) status = t.strategy->check(&env, diag);
     hl_free(mem, recompute);
     hl_model_free(t.model);
+    hl_plan_defaults_free(&t.defaults);
     return status;
 }
 

@@ -173,6 +173,19 @@ static void test_unknown_optimizer(void **state) {
     close_world(&w);
 }
 
+/* An embedding that says nothing of options gets the defaults, and may ask before it has data. */
+static void test_defaults(void **state) {
+    struct world w;
+    struct hl_diag diag = {0};
+    (void)state;
+    open_world(&w, "adamw");
+    set_word(&w, "strategy", "diloco");
+    w.setup.strategy_options = NULL;
+    w.setup.dataset = NULL;
+    if (hl_trainer_check(hl_mem_default(), &w.setup, &diag) != HL_OK) fail_msg("%s", diag.text);
+    close_world(&w);
+}
+
 static void test_ranks_join_and_leave(void **state) {
     (void)state;
     local_other_ranks("diloco", 2, 3);
@@ -191,6 +204,7 @@ int main(void) {
         cmocka_unit_test(test_other_optimizers),
         cmocka_unit_test(test_outer_state_elsewhere),
         cmocka_unit_test(test_unknown_optimizer),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_ranks_join_and_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
