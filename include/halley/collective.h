@@ -5,12 +5,13 @@
  * The owner of a slice gets the other ranks' parts directly (one exchange, not a ring), adds them
  * in order and hands the result on.
  *
- * Operations are asynchronous: start, poll, until they are done. Those on one lane run one after
+ * Operations are asynchronous: start, poll, until they are done. Those on one lane end one after
  * the other, in the order of their start, which must be the same on all ranks; lanes are
- * independent. Nothing is allocated after hl_group_new.
+ * independent. What one makes may be given to another only when it is done. Nothing is allocated
+ * after hl_group_new.
  *
- * On a slow wire a helper thread keeps operations going while the caller computes; whoever waits
- * drives them itself. A group belongs to one thread. */
+ * On a slow wire operations of a lane overlap, and a helper thread keeps them going while the
+ * caller computes; whoever waits drives them itself. A group belongs to one thread. */
 #ifndef HALLEY_COLLECTIVE_H
 #define HALLEY_COLLECTIVE_H
 

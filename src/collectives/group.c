@@ -264,6 +264,30 @@ static int awaited(struct hl_group *g, const struct hl_collective *op) {
 
 /* ---- progress ---- */
 
+/* Streams of a lane that earlier operations have not done with. Bits of ranks; of out, one's own
+ * stands for everyone. */
+struct busy {
+    uint64_t out, in, in_everyone;
+};
+static_assert(HL_MAX_RANKS <= 64, "a bit for each rank");
+
+static uint64_t bit_out(const struct hl_group *g, int peer) {
+    return UINT64_C(1) << (peer == HL_EVERYONE ? g->rank : peer);
+}
+static uint64_t *busy_in(struct busy *busy, bool everyone) {
+    return everyone ? &busy->in_everyone : &busy->in;
+}
+
+/* Adds what this operation still needs. */
+static void occupy(const struct hl_group *g, const struct hl_collective *op, struct busy *busy) {
+    for (int i = 0; i < op->n_out; i++)
+        if (op->out[i].done < op->out[i].n) busy->out |= bit_out(g, op->out[i].peer);
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i].done < op->in[i].n)
+            *busy_in(busy, op->reads_everyone) |= UINT64_C(1) << op->in[i].peer;
+    if (op->reduces && op->sum_done < op->sum_n) *busy_in(busy, op->args.one_stage) = UINT64_MAX;
+}
+
 static int64_t piece(const struct hl_group *g, const struct hl_collective *op, int64_t n) {
     int64_t most = (int64_t)(g->wire->part_bytes / hl_collective_wire_bytes(op));
     int64_t size = (n / PIECES + HL_SLICE_UNIT - 1) / HL_SLICE_UNIT * HL_SLICE_UNIT;
@@ -295,11 +319,13 @@ static enum hl_status send(struct hl_group *g, struct hl_collective *op, struct 
     return HL_OK;
 }
 
-static enum hl_status send_all(struct hl_group *g, struct hl_collective *op, bool *moved) {
+static enum hl_status send_all(struct hl_group *g, struct hl_collective *op,
+                               const struct busy *busy, bool *moved) {
     bool earlier_done = true;
     enum hl_status status = HL_OK;
     for (int i = 0; i < op->n_out && status == HL_OK; i++) {
         struct hl_flow *flow = &op->out[i];
+        if (busy->out & bit_out(g, flow->peer)) continue;
         int64_t limit = flow->n;
         if (op->forwards && i == op->n_out - 1) {
             limit = op->sum_done;
@@ -390,13 +416,16 @@ static bool done(const struct hl_collective *op) {
     return true;
 }
 
-static enum hl_status advance(struct hl_group *g, struct hl_collective *op, bool *moved) {
-    enum hl_status status = send_all(g, op, moved);
-    if (status == HL_OK && op->reduces && op->sum_done < op->sum_n) status = sum(g, op, moved);
+static enum hl_status advance(struct hl_group *g, struct hl_collective *op, struct busy *busy,
+                              bool *moved) {
+    enum hl_status status = send_all(g, op, busy, moved);
+    bool sums = op->reduces && op->sum_done < op->sum_n && !*busy_in(busy, op->args.one_stage);
+    if (status == HL_OK && sums) status = sum(g, op, moved);
     if (status == HL_PENDING) status = HL_OK;
     bool held = op->args.kind == HL_REDUCE && op->sum_done < op->sum_n; /* the same streams */
+    uint64_t others = *busy_in(busy, op->reads_everyone);
     for (int i = 0; i < op->n_in && status == HL_OK && !held; i++)
-        status = receive(g, op, &op->in[i], moved);
+        if (!(others >> op->in[i].peer & 1)) status = receive(g, op, &op->in[i], moved);
     return status;
 }
 
@@ -405,21 +434,34 @@ static void finish(struct hl_group *g, struct hl_collective *op, enum hl_status 
     __atomic_store_n(&op->status, status, __ATOMIC_RELEASE); /* the caller's memory again */
 }
 
-static enum hl_status advance_lane(struct hl_group *g, struct lane *lane, bool *moved) {
-    while (lane->first) {
-        struct hl_collective *op = lane->first;
-        bool step;
-        do {
-            step = false;
-            enum hl_status status = advance(g, op, &step);
-            *moved |= step;
-            if (status != HL_OK) return status;
-        } while (step && !done(op));
-        if (!done(op)) return HL_PENDING;
-        lane->first = op->next;
-        finish(g, op, HL_OK);
-    }
+/* As far as it goes now. */
+static enum hl_status advance_far(struct hl_group *g, struct hl_collective *op, struct busy *busy,
+                                  bool *moved) {
+    bool step;
+    do {
+        step = false;
+        enum hl_status status = advance(g, op, busy, &step);
+        *moved |= step;
+        if (status != HL_OK) return status;
+    } while (step && !done(op));
     return HL_OK;
+}
+
+/* Operations end in order. On a slow wire later ones begin in streams that earlier ones have done
+ * with: while one waits for sums, the next one's parts fill the link. */
+static enum hl_status advance_lane(struct hl_group *g, struct lane *lane, bool *moved) {
+    struct busy busy = {0};
+    for (struct hl_collective *op = lane->first, *next; op; op = next) {
+        next = op->next;
+        enum hl_status status = advance_far(g, op, &busy, moved);
+        if (status != HL_OK) return status;
+        if (op == lane->first && done(op)) {
+            lane->first = next;
+            finish(g, op, HL_OK);
+        } else if (g->wire->slow) occupy(g, op, &busy);
+        else break;
+    }
+    return lane->first ? HL_PENDING : HL_OK;
 }
 
 /* Operations in flight end: their memory is the caller's again. */

@@ -640,11 +640,12 @@ static const struct hl_wire_ops ops = {.reserve = hl_mail_reserve,
                                        .give_up = hl_mail_give_up,
                                        .close = close_wan};
 
-/* Parts under way in a stream: many between two, so that a long way is filled; fewer between many.
- */
+/* Parts under way in a stream: about as many from a rank whatever the number of its peers. Enough
+ * to fill a long way; more would let a connection that TCP favours run ahead of the others, and
+ * sums wait for the slowest. */
 static int slots_for(int n_ranks) {
-    int n = 64 / n_ranks;
-    return n < 4 ? 4 : n;
+    int n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
+    return 24 / n_peers < 4 ? 4 : 24 / n_peers;
 }
 
 static enum hl_status join_others(struct wan *w, struct hl_diag *diag) {

@@ -244,6 +244,79 @@ static void test_many_at_once(void **state) {
     for (int n = 2; n <= 4; n++) ranks_run(n, LANES, PART_BYTES, many, NULL);
 }
 
+/* All kinds one after the other on one lane, started before any is waited for: on a slow wire they
+ * overlap, and streams of one are those of the next. */
+static void mixed(struct rank_context *r) {
+    enum { ROUNDS = 3, OPS = ROUNDS * HL_BARRIER, N = 1000 };
+    static _Thread_local float data[OPS][N];
+    static _Thread_local struct hl_collective ops[OPS];
+    struct hl_group *g = NULL;
+    struct hl_diag diag = {0};
+    ranks_check(r, new_group(r, r->wire, 5000000000, kernels(), &g, &diag) == HL_OK);
+    for (int o = 0; o < OPS; o++) {
+        enum hl_collective_kind kind = (enum hl_collective_kind)(o % HL_BARRIER);
+        bool one_stage = kind == HL_ALL_TO_ALL; /* that one needs two arrays */
+        if (one_stage) kind = HL_ALL_REDUCE;
+        for (int i = 0; i < N; i++) data[o][i] = case_element(i + o, r->rank);
+        const struct hl_collective_args args = {.kind = kind,
+                                                .root = o % r->n_ranks,
+                                                .data = data[o],
+                                                .n = N - o,
+                                                .element_bytes = 4,
+                                                .one_stage = one_stage};
+        hl_collective_start(g, &args, &ops[o]);
+    }
+    ranks_check(r, hl_collective_wait(g, &ops[OPS - 1], &diag) == HL_OK);
+    ranks_check(r, hl_collectives_done(ops, OPS));
+    for (int o = 0; o < OPS; o++)
+        for (int i = 0; i < ops[o].args.n; i++)
+            ranks_check(r,
+                        data[o][i] == case_expected_from(&ops[o].args, i, o, r->rank, r->n_ranks));
+    hl_group_free(g);
+}
+
+static void test_mixed_on_one_lane(void **state) {
+    (void)state;
+    for (int n = 2; n <= 4; n++) ranks_run(n, 1, PART_BYTES, mixed, NULL);
+}
+
+/* An all-reduce waits for a rank that has not come: the next one's parts leave all the same where
+ * the wire is slow. */
+static void one_comes_late(struct rank_context *r) {
+    enum { N = 96, SENT = 2 * 2 * 32 * 4 }; /* two operations, a slice for each of two peers */
+    static _Thread_local float data[2][N];
+    struct hl_collective ops[2];
+    struct hl_group *g = NULL;
+    struct hl_diag diag = {0};
+    int *may_come = r->shared;
+    ranks_check(r, new_group(r, r->wire, 5000000000, kernels(), &g, &diag) == HL_OK);
+    while (r->rank == 2 && !__atomic_load_n(may_come, __ATOMIC_ACQUIRE)) hl_group_sleep(g, 1000000);
+    for (int o = 0; o < 2; o++) {
+        for (int i = 0; i < N; i++) data[o][i] = case_element(i + o, r->rank);
+        const struct hl_collective_args args = {
+            .kind = HL_ALL_REDUCE, .data = data[o], .n = N, .element_bytes = 4};
+        hl_collective_start(g, &args, &ops[o]);
+    }
+    for (int tries = 0; r->rank == 1 && slow && tries < 5000; tries++) {
+        if (hl_group_counted(g).bytes_out >= SENT) break;
+        ranks_check(r, hl_group_poll(g, &diag) == HL_PENDING && tries < 4999);
+        hl_group_sleep(g, 1000000);
+    }
+    if (r->rank == 1) __atomic_store_n(may_come, 1, __ATOMIC_RELEASE);
+    for (int o = 0; o < 2; o++) {
+        ranks_check(r, hl_collective_wait(g, &ops[o], &diag) == HL_OK);
+        for (int i = 0; i < N; i++)
+            ranks_check(r, data[o][i] == case_sum_of(i + o, r->n_ranks, HL_F32));
+    }
+    hl_group_free(g);
+}
+
+static void test_the_next_one_fills_the_link(void **state) {
+    (void)state;
+    int may_come = 0;
+    ranks_run(3, 1, PART_BYTES, one_comes_late, &may_come);
+}
+
 /* ---- costs against what passes ---- */
 
 static int64_t bytes_between(const struct hl_collective_args *a, int rank, int n) {
@@ -387,6 +460,8 @@ int main(void) {
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_all_to_all),
         cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_mixed_on_one_lane),
+        cmocka_unit_test(test_the_next_one_fills_the_link),
         cmocka_unit_test(test_costs_balance),
         cmocka_unit_test(test_failures_are_named),
         cmocka_unit_test(test_giving_up_ends_operations),
