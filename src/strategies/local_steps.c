@@ -19,6 +19,8 @@ struct local {
     float *other; /* [n_parameters]: off view the outer weights, in view this rank's own */
     float *sums;  /* [n_parameters]: Delta, then its sum over ranks. NULL, when it is used at once:
                      the engine's gradient, which nobody needs between steps */
+    float *sent;  /* [n_parameters]: this rank's own weights when their exchange began. NULL, when
+                     nothing is carried over */
     float *slots[HL_OPTIMIZER_MAX_SLOTS]; /* [n_parameters] each: the outer optimizer's */
     float *scratch;                       /* dito */
     float *rounds;                        /* [n_blocks]: outer steps so far; counts, as f32 */
@@ -60,6 +62,8 @@ enum hl_status hl_local_outer(const struct hl_strategy_env *env, const char *str
 
 /* Sums that outlive a step have a place of their own. */
 static bool has_sums(const struct hl_local_plan *plan) { return plan->delay > 0; }
+
+static bool carries(const struct hl_local_plan *plan) { return plan->carry && plan->delay > 0; }
 
 static int n_slots(const struct hl_local_plan *plan) {
     return plan->outer ? plan->outer->n_slots : 0;
@@ -166,12 +170,12 @@ static int n_rooms(const struct hl_local_plan *plan) {
 struct hl_strategy_need hl_local_cost(const struct hl_strategy_env *env,
                                       const struct hl_local_plan *plan) {
     double n = (double)env->layout->n_parameters;
-    return (struct hl_strategy_need){.state_bytes_per_parameter =
-                                         4.0 * (1 + env->optimizer->n_slots),
-                                     .own_bytes = 4.0 * n * (1 + n_slots(plan) + has_sums(plan)) +
-                                                  (double)room_bytes(env, plan) * n_rooms(plan),
-                                     .sent_bytes_per_parameter = sent_bytes(env, plan) / n,
-                                     .period_steps = plan->every};
+    return (struct hl_strategy_need){
+        .state_bytes_per_parameter = 4.0 * (1 + env->optimizer->n_slots),
+        .own_bytes = 4.0 * n * (1 + n_slots(plan) + has_sums(plan) + carries(plan)) +
+                     (double)room_bytes(env, plan) * n_rooms(plan),
+        .sent_bytes_per_parameter = sent_bytes(env, plan) / n,
+        .period_steps = plan->every};
 }
 
 /* ---- life ---- */
@@ -182,6 +186,7 @@ void hl_local_fini(void *state) {
     for (int i = 0; i < n_slots(&s->plan); i++) hl_free(far, s->slots[i]);
     hl_free(far, s->other);
     hl_free(far, s->sums);
+    hl_free(far, s->sent);
     hl_free(mem, s->scratch);
     hl_free(mem, s->rounds);
     hl_free(mem, s->pending);
@@ -213,6 +218,8 @@ static bool allocate(struct local *s) {
                 (s->scratch = hl_alloc(env->mem, scratch, sizeof *s->scratch));
     if (good && has_sums(&s->plan))
         good = (s->sums = hl_alloc(env->far, n, sizeof *s->sums)) != NULL;
+    if (good && carries(&s->plan))
+        good = (s->sent = hl_alloc(env->far, n, sizeof *s->sent)) != NULL;
     for (int i = 0; i < n_slots(&s->plan) && good; i++) {
         (void)snprintf(s->slot_names[i], sizeof s->slot_names[i], "outer_%s",
                        s->plan.outer->slot_names[i]);
@@ -255,6 +262,8 @@ enum hl_status hl_local_start(void *state, struct hl_diag *diag) {
     for (int b = 0; b < layout->n_blocks; b++) {
         struct hl_range range = layout->blocks[b];
         memcpy(s->other + range.offset, master_of(s, range), (size_t)range.n * sizeof(float));
+        if (s->sent)
+            memcpy(s->sent + range.offset, master_of(s, range), (size_t)range.n * sizeof(float));
     }
     return HL_OK;
 }
@@ -280,12 +289,13 @@ int hl_local_saved(void *state, struct hl_saved_state *out, int capacity) {
     struct local *s = state;
     int64_t n = s->own.env.layout->n_parameters, blocks = s->own.env.layout->n_blocks;
     int k = 0;
-    assert(capacity >= 4 + HL_OPTIMIZER_MAX_SLOTS);
+    assert(capacity >= 5 + HL_OPTIMIZER_MAX_SLOTS);
     (void)capacity;
     out[k++] = (struct hl_saved_state){"inner", s->other, n, HL_SAVED_OWN, false};
     out[k++] = (struct hl_saved_state){"rounds", s->rounds, blocks, HL_SAVED_ALIKE, false};
     for (int i = 0; i < n_slots(&s->plan); i++)
         out[k++] = (struct hl_saved_state){s->slot_names[i], s->slots[i], n, HL_SAVED_ALIKE, false};
+    if (s->sent) out[k++] = (struct hl_saved_state){"sent", s->sent, n, HL_SAVED_OWN, false};
     if (!s->sums) return k;
     out[k++] = (struct hl_saved_state){"sums", s->sums, n, HL_SAVED_ALIKE, false};
     out[k++] = (struct hl_saved_state){"pending", s->pending, blocks, HL_SAVED_ALIKE, false};
@@ -382,6 +392,7 @@ static enum hl_status start_exchange(struct local *s, int block, struct hl_diag 
     const float *inner = master_of(s, range), *outer = s->other + range.offset;
     float *delta = sums_of(s, range);
     for (int64_t i = 0; i < range.n; i++) delta[i] = outer[i] - inner[i];
+    if (s->sent) memcpy(s->sent + range.offset, inner, (size_t)range.n * sizeof *inner);
     if (s->plan.codec && encode(s, block, delta) != HL_OK)
         return not_finite(s, "this rank's", diag);
     struct hl_collective_args args = exchange_of(&s->own.env, &s->plan, block);
@@ -474,15 +485,18 @@ static enum hl_status update_outer(struct local *s, int block, struct hl_diag *d
     return hl_optimizer_apply(s->plan.outer, &u, env->layout, range, diag);
 }
 
-/* No arithmetic where there is nothing to mix: -0 and infinity stay what they are. */
-static void mix(struct local *s, int block) {
+/* What this rank goes on from. No arithmetic where there is nothing to mix: -0 and infinity stay
+ * what they are. */
+static void meet(struct local *s, int block) {
     struct hl_range range = s->own.env.layout->blocks[block];
     float *inner = master_of(s, range), keep = (float)s->plan.alpha,
           take = (float)(1 - s->plan.alpha);
     const float *outer = s->other + range.offset;
-    if (s->plan.alpha == 1) return;
-    if (s->plan.alpha == 0) memcpy(inner, outer, (size_t)range.n * sizeof *inner);
-    else
+    if (s->sent) {
+        const float *sent = s->sent + range.offset;
+        for (int64_t i = 0; i < range.n; i++) inner[i] = outer[i] + (inner[i] - sent[i]);
+    } else if (s->plan.alpha == 0) memcpy(inner, outer, (size_t)range.n * sizeof *inner);
+    else if (s->plan.alpha < 1)
         for (int64_t i = 0; i < range.n; i++) inner[i] = keep * inner[i] + take * outer[i];
     hl_engine_publish(s->own.env.engine, s->own.env.kernels, range);
 }
@@ -496,7 +510,7 @@ static enum hl_status outer_step(struct local *s, struct hl_diag *diag) {
         struct hl_range range = env->layout->blocks[b];
         if (!is_mature(s, b)) continue;
         status = update_outer(s, b, diag);
-        mix(s, b);
+        meet(s, b);
         s->pending[b] = 0;
         hash = XXH3_64bits_withSeed(s->other + range.offset, (size_t)range.n * sizeof(float), hash);
     }

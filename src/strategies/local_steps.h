@@ -9,6 +9,7 @@
  *                                                               in bf16, or decoded from codes
  *     outer  = OuterOpt(outer, sum / M)                         tau steps later
  *     inner  = alpha inner + (1 - alpha) outer                  alpha 0: a copy; 1: untouched
+ *     inner  = outer + (inner - inner when the exchange began)  instead, where that is carried over
  *
  * Off view the engine's master is inner and `other` is outer; in view they have changed places.
  *
@@ -28,6 +29,7 @@ struct hl_local_plan {
     int64_t every;                    /* H */
     int64_t delay;                    /* tau < H */
     double alpha;                     /* 0 to 1 */
+    bool carry;                       /* instead of alpha */
     enum hl_dtype wire;               /* of pseudo-gradients, when they are summed on the way */
     const struct hl_codec *codec;     /* NULL; else ranks get each other's codes and add them up */
     const struct hl_optimizer *outer; /* NULL: the mean itself, no state */

@@ -15,6 +15,7 @@ struct options {
     struct hl_outer_options outer;
     int64_t fragments, delay;
     double alpha;
+    bool carry;
     int codec;
 };
 
@@ -45,6 +46,13 @@ static const struct hl_option rows[] = {
      .most = 1,
      .section = "strategy",
      .help = "share of a rank's own weights in the mix with the outer ones"},
+    {.name = "carry",
+     .kind = HL_OPT_BOOL,
+     .offset = offsetof(struct options, carry),
+     .initial = "false",
+     .section = "strategy",
+     .help = "instead of mixing: all that a rank did during the delay goes on top of the outer "
+             "weights"},
     {.name = "codec",
      .kind = HL_OPT_CHOICE,
      .offset = offsetof(struct options, codec),
@@ -68,7 +76,8 @@ static enum hl_status plan_of(const struct hl_strategy_env *env, struct hl_local
     *out = (struct hl_local_plan){.n_fragments = (int)(n < n_blocks ? n : n_blocks),
                                   .every = env->sync_every,
                                   .delay = o->delay,
-                                  .alpha = o->alpha,
+                                  .alpha = o->carry ? 0 : o->alpha,
+                                  .carry = o->carry,
                                   .wire = o->codec == CODEC_BF16 ? HL_BF16 : HL_F32,
                                   .codec = codec_of(o)};
     if (o->delay >= env->sync_every)

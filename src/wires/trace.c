@@ -1,13 +1,14 @@
 /* trace: what a rank does with its wire, as Trace Event JSON. One row ("thread") for a lane's
- * writes and one for each stream it reads, because parts of several streams are held at once. See
- * wrappers.h; format: Trace Event Format, "complete" events. */
+ * writes and one for each stream it reads, because parts of several streams are held at once; one
+ * for the rank's own work, to see what goes on beside it. See wrappers.h; format: Trace Event
+ * Format, "complete" events. */
 #include <stdio.h>
 #include <string.h>
 
 #include "wires/wrap.h"
 
 enum { BLOCK_BYTES = 1 << 16, LINE_BYTES = 256, ROWS_PER_LANE = 2 * HL_MAX_RANKS + 1 };
-enum { WRITES = 0, SLEEPS = HL_MAX_LANES * ROWS_PER_LANE, N_ROWS };
+enum { WRITES = 0, SLEEPS = HL_MAX_LANES * ROWS_PER_LANE, WORK, N_ROWS };
 
 struct trace {
     struct hl_wrap wrap; /* first */
@@ -15,6 +16,9 @@ struct trace {
     struct hl_fs *fs;
     int file;       /* -1: the disk refused */
     int64_t *since; /* [streams]: room or view since then; 0: none */
+    bool told;      /* what the rank does, of which step, since when: */
+    enum hl_phase phase;
+    int64_t step, phase_since;
     bool named[N_ROWS];
     size_t used;
     char block[BLOCK_BYTES];
@@ -122,9 +126,31 @@ static enum hl_status wait(struct hl_wire *wire, int64_t timeout_ns) {
     return status;
 }
 
+/* The rank's own work: a phase lasts until the next one begins. */
+static void end_phase(struct trace *t) {
+    char title[64];
+    if (!t->told) return;
+    (void)snprintf(title, sizeof title, "%s, step %lld", hl_phase_name(t->phase),
+                   (long long)t->step);
+    name_row(t, WORK, "works on");
+    event(t, WORK, title, t->phase_since, 0);
+}
+
+static void tell(struct hl_wire *wire, enum hl_phase phase, int64_t step) {
+    struct trace *t = trace_of(wire);
+    hl_wrap_tell(wire, phase, step);
+    if (t->told && phase == t->phase && step == t->step) return;
+    end_phase(t);
+    t->told = true;
+    t->phase = phase;
+    t->step = step;
+    t->phase_since = hl_wrap_now(&t->world);
+}
+
 static void close_trace(struct hl_wire *wire) {
     struct trace *t = trace_of(wire);
     static const char last[] = "\n]\n";
+    end_phase(t);
     put(t, last, (int)sizeof last - 1);
     flush(t);
     if (t->file >= 0) (void)t->fs->close(t->fs, t->file);
@@ -137,7 +163,7 @@ const struct hl_wire_ops hl_trace_ops = {.reserve = reserve,
                                          .view = view,
                                          .release = release,
                                          .wait = wait,
-                                         .tell = hl_wrap_tell,
+                                         .tell = tell,
                                          .peer = hl_wrap_peer,
                                          .give_up = hl_wrap_give_up,
                                          .close = close_trace};

@@ -54,9 +54,10 @@ enum { H = 4, F = 3, STEPS = 15 };
 struct reference {
     int n_ranks, delay;
     double alpha;
+    bool carry;
     const struct hl_codec *codec;
     float outer[LOCAL_PARAMETERS], inner[LOCAL_RANKS][LOCAL_PARAMETERS], m[LOCAL_PARAMETERS],
-        mean[LOCAL_PARAMETERS];
+        mean[LOCAL_PARAMETERS], sent[LOCAL_RANKS][LOCAL_PARAMETERS];
 };
 
 /* Fragment p is due when (t - p H / F) mod H = 0. */
@@ -67,6 +68,7 @@ static void begin(struct reference *x, int64_t first, int64_t n) {
     static char code[8 * LOCAL_PARAMETERS];
     for (int r = 0; r < x->n_ranks; r++) {
         for (int64_t i = 0; i < n; i++) delta[i] = x->outer[first + i] - x->inner[r][first + i];
+        memcpy(&x->sent[r][first], &x->inner[r][first], (size_t)n * sizeof(float));
         if (x->codec) {
             assert_int_equal(x->codec->encode(n, delta, code), HL_OK);
             x->codec->decode(n, code, delta);
@@ -81,9 +83,10 @@ static void use(struct reference *x, int64_t i) {
     x->m[i] = 0.9f * x->m[i] + g;
     x->outer[i] -= 0.4f * (g + 0.9f * x->m[i]);
     for (int r = 0; r < x->n_ranks; r++)
-        x->inner[r][i] =
-            x->alpha == 0 ? x->outer[i]
-                          : (float)x->alpha * x->inner[r][i] + (float)(1 - x->alpha) * x->outer[i];
+        x->inner[r][i] = x->carry        ? x->outer[i] + (x->inner[r][i] - x->sent[r][i])
+                         : x->alpha == 0 ? x->outer[i]
+                                         : (float)x->alpha * x->inner[r][i] +
+                                               (float)(1 - x->alpha) * x->outer[i];
 }
 
 static void run_reference(struct reference *x) {
@@ -105,9 +108,10 @@ static void run_reference(struct reference *x) {
 }
 
 static void test_rule(void **state) {
-    static const char *const cases[][3] = {{"0", "0", "f32"},    {"1", "0.5", "f32"},
-                                           {"3", "0.25", "f32"}, {"2", "0.5", "int4"},
-                                           {"3", "0.5", "e3m0"}, {"0", "0", "int8"}};
+    static const char *const cases[][4] = {{"0", "0", "f32", "no"},    {"1", "0.5", "f32", "no"},
+                                           {"3", "0.25", "f32", "no"}, {"2", "0.5", "int4", "no"},
+                                           {"3", "0.5", "e3m0", "no"}, {"0", "0", "int8", "no"},
+                                           {"1", "0.5", "f32", "yes"}, {"3", "0", "int4", "yes"}};
     static struct local_case c;
     static struct reference x;
     (void)state;
@@ -115,12 +119,15 @@ static void test_rule(void **state) {
         struct hl_diag diag;
         c = (struct local_case){.strategy = "streaming_diloco",
                                 .options = {"fragments", "3", "delay", cases[k][0], "alpha",
-                                            cases[k][1], "codec", cases[k][2]},
+                                            cases[k][1], "codec", cases[k][2], "carry",
+                                            cases[k][3]},
                                 .n_ranks = 3,
                                 .n_steps = STEPS,
                                 .sync_every = H};
-        x = (struct reference){
-            .n_ranks = 3, .delay = atoi(cases[k][0]), .alpha = strtod(cases[k][1], NULL)};
+        x = (struct reference){.n_ranks = 3,
+                               .delay = atoi(cases[k][0]),
+                               .alpha = strtod(cases[k][1], NULL),
+                               .carry = cases[k][3][0] == 'y'};
         if (strcmp(cases[k][2], "f32") != 0)
             assert_int_equal(hl_codec_find(cases[k][2], &x.codec, &diag), HL_OK);
         local_run(&c);
@@ -187,22 +194,23 @@ static void test_delay_below_interval(void **state) {
 
 /* ---- checkpoints while something is under way ---- */
 
-static void set_delayed(struct world *w, const char *fragments) {
+static void set_delayed(struct world *w, const char *fragments, bool carry) {
     open_world(w, "adamw");
     set_word(w, "max_steps", "20");
     set_word(w, "strategy", "streaming_diloco");
     set_word(w, "sync_every", "5");
     set_word(w, "streaming_diloco.fragments", fragments);
     set_word(w, "streaming_diloco.delay", "4");
+    set_word(w, "streaming_diloco.carry", carry ? "true" : "false");
 }
 
 /* Saved after step `at`; what begins there or shortly before comes to its end after it. */
 static void test_resumed_in_flight(void **state) {
     (void)state;
-    for (int at = 1; at <= 9; at += 2) {
+    for (int at = 1; at <= 9; at++) {
         struct world w;
         char checkpoint[160];
-        set_delayed(&w, "4");
+        set_delayed(&w, "4", at % 2);
         struct ranks_job whole = {.world = &w, .n_steps = 12},
                          half = {.world = &w, .n_steps = at, .save_to = w.folder},
                          rest = {.world = &w, .n_steps = 12 - at, .resume_from = checkpoint};
@@ -229,7 +237,7 @@ static void test_resumed_with_other_fragments(void **state) {
         for (int k = 0; k < 3; k++) {
             struct world w;
             char checkpoint[160];
-            set_delayed(&w, fragments[i]);
+            set_delayed(&w, fragments[i], i == k);
             struct ranks_job half = {.world = &w, .n_steps = 6, .save_to = w.folder},
                              rest = {.world = &w, .n_steps = 12, .resume_from = checkpoint};
             (void)snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-6", w.folder);
@@ -242,6 +250,24 @@ static void test_resumed_with_other_fragments(void **state) {
             free(rest.state);
             close_world(&w);
         }
+}
+
+/* With no delay there is nothing to carry over. */
+static void test_carry_without_delay(void **state) {
+    static struct local_case a, b;
+    (void)state;
+    a = (struct local_case){.strategy = "streaming_diloco",
+                            .options = {"delay", "0", "alpha", "0"},
+                            .n_ranks = 3,
+                            .n_steps = 11,
+                            .sync_every = 3};
+    b = a;
+    b.options[2] = "carry";
+    b.options[3] = "true";
+    local_run(&a);
+    local_run(&b);
+    local_good(&b);
+    for (int r = 0; r < 3; r++) assert_memory_equal(a.inner[r], b.inner[r], sizeof a.inner[0]);
 }
 
 static void test_ranks_join_and_leave(void **state) {
@@ -260,6 +286,7 @@ int main(void) {
         cmocka_unit_test(test_delay_below_interval),
         cmocka_unit_test(test_resumed_in_flight),
         cmocka_unit_test(test_resumed_with_other_fragments),
+        cmocka_unit_test(test_carry_without_delay),
         cmocka_unit_test(test_ranks_join_and_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

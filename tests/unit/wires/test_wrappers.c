@@ -568,6 +568,40 @@ static void test_trace(void **state) {
     free(all);
 }
 
+/* A phase is one event, however often it is told, and ends with the next one or the wire. */
+static void test_trace_of_phases(void **state) {
+    static struct spy spy;
+    char folder[] = "/tmp/halley-trace-XXXXXX", list[64], path[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(list, sizeof list, "trace=%s/t", folder);
+    (void)snprintf(path, sizeof path, "%s/t-rank0.json", folder);
+    spy_init(&spy);
+    struct hl_wire *w = wrapped(&spy, list, 1);
+    static const struct {
+        enum hl_phase phase;
+        int64_t step, ms;
+    } told[] = {{HL_PHASE_FORWARD, 1, 3}, {HL_PHASE_FORWARD, 1, 4}, {HL_PHASE_BACKWARD, 1, 5}};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        w->ops->tell(w, told[i].phase, told[i].step);
+        spy.now_ns += told[i].ms * 1000000;
+    }
+    w->ops->close(w);
+    json_t *events = json_load_file(path, 0, NULL);
+    assert_non_null(events);
+    assert_int_equal(count_events(events, "forward, step 1", 0), 1);
+    assert_int_equal(count_events(events, "backward, step 1", 0), 1);
+    size_t i;
+    json_t *e;
+    json_array_foreach(events, i, e) {
+        if (!strcmp(json_string_value(json_object_get(e, "name")), "forward, step 1"))
+            assert_int_equal((int)json_number_value(json_object_get(e, "dur")), 7000);
+    }
+    json_decref(events);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void test_trace_that_cannot_be_written(void **state) {
     static struct spy spy;
     struct hl_wire *w = &spy.wire;
@@ -616,6 +650,7 @@ int main(void) {
         cmocka_unit_test(test_when_faults_begin),
         cmocka_unit_test(test_kill_is_a_kill),
         cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_trace_of_phases),
         cmocka_unit_test(test_trace_that_cannot_be_written),
         cmocka_unit_test(test_memory_short),
     };
