@@ -5,8 +5,9 @@ rows in the same numbers per step, and look at the same held-out rows after the 
 on, evaluations included. The loss to be reached is what dense PyTorch has late in its budget; BENCH_LOSS sets another.
 
 BENCH_RATE        20mbit, 100mbit (default), 1gbit, or none: links as they are
-BENCH_STEPS       optimizer steps of every run (200)
-BENCH_STRATEGIES  what of ours runs, with blanks between: NAME, or NAME,key=value,... with options of `halley train` ("ddp")
+BENCH_STEPS       optimizer steps of every run (100)
+BENCH_STRATEGIES  what of ours runs, with blanks between: NAME, or NAME,key=value,... with options of `halley train`; unless given, what
+                  suits the rate (below: ours_for)
 BENCH_PEERS       which peers run: "dense powersgd" (default), fewer, or none at all with BENCH_LOSS
 BENCH_LR          learning rate of every run (1e-3)
 BENCH_CURVES      JSON files of earlier runs, with blanks between: their losses by step, which do not depend on the link, with the seconds
@@ -30,9 +31,24 @@ HELD_OUT, PIECE = 64 * TOKENS, 4 * TOKENS  # bytes held out, in pieces from all 
 LATE = 0.85  # of the dense peer's steps: the loss that it has there is to be reached
 
 LINK = os.environ.get("BENCH_RATE", "100mbit")
-STEPS = int(os.environ.get("BENCH_STEPS", "200"))
+STEPS = int(os.environ.get("BENCH_STEPS", "100"))
+MORE = STEPS * 13 // 10  # for methods that need more of them to the same loss
 EVERY = 10 if STEPS >= 20 else max(1, STEPS // 5)  # steps between two looks at the held-out text
-STRATEGIES = os.environ.get("BENCH_STRATEGIES", "ddp").split()
+
+
+def ours_for(link):
+    """Fragments meet as often as the link can hide: an exchange of all weights takes 2.4 s at 100 Mbit/s in f32, a step's compute 0.7."""
+    def meets(every, delay, codec, *more):
+        return ",".join(("streaming_diloco", f"sync_every={every}", "learning_rate=2e-3", f"max_steps={MORE}",
+                         *(f"streaming_diloco.{option}" for option in ("outer_lr=1", "outer_momentum=0", "fragments=8", "carry=true",
+                                                                       f"delay={delay}", f"codec={codec}")), *more))
+    if link == "20mbit":
+        return ["ddp", meets(20, 3, "f32"), meets(10, 2, "bf16", "bf16=true")]
+    return ["ddp", f"diloco,sync_every=20,learning_rate=2e-3,max_steps={MORE},diloco.outer_lr=1,diloco.outer_momentum=0", meets(4, 1, "f32"),
+            meets(3, 1, "bf16", "bf16=true")]
+
+
+STRATEGIES = os.environ["BENCH_STRATEGIES"].split() if "BENCH_STRATEGIES" in os.environ else ours_for(LINK)
 PEERS = os.environ.get("BENCH_PEERS", "dense powersgd").split()
 CURVES = os.environ.get("BENCH_CURVES", "").split()
 FOLDER = os.path.join(OUT, "slow-links")
@@ -115,7 +131,7 @@ def secret():
 def ours(rack, entry, train, held_out):
     """The same of `halley train`. entry: NAME,key=value,..."""
     name, *options = entry.split(",")
-    folder = os.path.join(FOLDER, re.sub(r"[^a-z0-9_.=-]", "-", entry))
+    folder = os.path.join(FOLDER, re.sub(r"[^a-z0-9_.=-]", "-", entry)[:120])
     command = words(train, held_out, folder, name, STEPS, "--per_device_eval_batch_size", str(2 * ROWS), "--lr_scheduler_type", "constant",
                     "--adam_beta1", "0.9", "--adam_beta2", "0.95", "--weight_decay", "0.1", "--max_grad_norm", "1",
                     "--eval_steps", str(EVERY), "--logging_steps", str(EVERY), *(f"--{option}" for option in options))
@@ -157,12 +173,16 @@ def along(runs):
     curves = {}
     for path in CURVES:
         with open(path) as file:
-            curves.update({run["name"]: run["points"] for run in json.load(file)["runs"]})
+            curves.update({without_steps(run["name"]): run["points"] for run in json.load(file)["runs"]})
     for name, run in runs.items():
-        curve = curves.get(full_name(name))
+        curve = curves.get(without_steps(full_name(name)))
         if curve:
             steps, seconds, _ = run["points"][-1]
             run["points"] = [(step, step * seconds / steps, loss) for step, _, loss in curve]
+
+
+def without_steps(name):
+    return re.sub(r",max_steps=\d+", "", name)
 
 
 def full_name(name):
