@@ -43,7 +43,7 @@ def ours_for(link):
                          *(f"streaming_diloco.{option}" for option in ("outer_lr=1", "outer_momentum=0", "fragments=8", "carry=true",
                                                                        f"delay={delay}", f"codec={codec}")), *more))
     if link == "20mbit":
-        return ["ddp", meets(20, 3, "f32"), meets(10, 2, "bf16", "bf16=true")]
+        return ["ddp", meets(24, 4, "f32"), meets(7, 1, "int4")]
     return ["ddp", f"diloco,sync_every=20,learning_rate=2e-3,max_steps={MORE},diloco.outer_lr=1,diloco.outer_momentum=0", meets(4, 1, "f32"),
             meets(3, 1, "bf16", "bf16=true")]
 
