@@ -135,6 +135,7 @@ static enum hl_status run_job(struct job *job, struct hl_log *log, enum hl_run_e
         .started_seconds = job->started_seconds,
         .snapshot = job->ranks.snapshot,
         .generation = job->ranks.generation,
+        .seat = job->ranks.entry,
     };
     return hl_train_run(job->mem, &run, end, diag);
 }

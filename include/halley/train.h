@@ -165,10 +165,13 @@ struct hl_train_run {
     int (*signalled)(void);  /* 0, or the number of SIGINT, SIGTERM or SIGHUP; NULL: never */
     double started_seconds;  /* hl_clock at process start, for max_minutes */
     /* Live recovery: the file in which the state outlives ranks, and which generation of them this
-     * is, from 1. All of it belongs to whoever started the ranks. NULL: none. After HL_E_PEER or
-     * HL_E_TIMEOUT the next generation may call hl_train_run again, with another group. */
+     * is, from 1; seat: which of the ranks of the first one this is, or stands for; ranks are in
+     * the order of their seats. All of it belongs to whoever started the ranks. NULL: none. After
+     * HL_E_PEER or HL_E_TIMEOUT the next generation may call hl_train_run again, with another
+     * group. */
     const char *snapshot;
     uint64_t generation;
+    int seat;
 };
 enum hl_status hl_train_run(struct hl_mem *mem, const struct hl_train_run *run,
                             enum hl_run_end *end_out, struct hl_diag *diag) HL_MUST_CHECK;

@@ -17,7 +17,7 @@ enum {
     BASES = PAGE,
     READYS = 2 * PAGE,
     NOTES = 3 * PAGE, /* two */
-    ARRAYS = 5 * PAGE,
+    COPIES = 5 * PAGE,
 };
 static const char magic[8] = {'H', 'A', 'L', 'L', 'E', 'Y', 'S', 'N'};
 
@@ -27,12 +27,12 @@ struct note {
 };
 _Static_assert(sizeof(struct note) == PAGE, "one page");
 
-static uint64_t copy_bytes(const struct hl_snapshot_shape *shape) {
-    return shape->n_elements * sizeof(float) * shape->n_arrays;
+static uint64_t copy_elements(const struct hl_snapshot_shape *shape) {
+    return shape->n_shared + shape->n_seats * shape->n_own;
 }
 
 uint64_t hl_snapshot_bytes(const struct hl_snapshot_shape *shape) {
-    uint64_t bytes = ARRAYS + 2 * copy_bytes(shape);
+    uint64_t bytes = COPIES + 2 * copy_elements(shape) * sizeof(float);
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
@@ -76,10 +76,12 @@ enum hl_status hl_snapshot_make(const char *path, const struct hl_snapshot_shape
                                 struct hl_diag *diag) {
     char folder[HL_PATH_CAPACITY], aside[HL_PATH_CAPACITY];
     struct hl_snapshot_head head = {.version = HL_SNAPSHOT_VERSION,
-                                    .n_arrays = shape->n_arrays,
-                                    .n_elements = shape->n_elements};
+                                    .n_seats = shape->n_seats,
+                                    .n_shared = shape->n_shared,
+                                    .n_own = shape->n_own};
     uint64_t bytes = hl_snapshot_bytes(shape);
-    assert(shape->n_elements % LINE_FLOATS == 0);
+    assert(shape->n_shared % LINE_FLOATS == 0 && shape->n_own % LINE_FLOATS == 0);
+    assert(shape->n_seats >= 1 && shape->n_seats <= HL_SNAPSHOT_SEATS);
     memcpy(head.magic, magic, sizeof magic);
     head.crc32c = head_sum(&head);
     (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
@@ -93,15 +95,15 @@ enum hl_status hl_snapshot_make(const char *path, const struct hl_snapshot_shape
 }
 
 static enum hl_status check_head(struct hl_snapshot *s, const char *path, struct hl_diag *diag) {
-    struct hl_snapshot_head head = {.n_arrays = 0};
+    struct hl_snapshot_head head = {.version = 0};
     if (s->memory.n_bytes >= PAGE) get(s, 0, &head, sizeof head);
-    s->shape = (struct hl_snapshot_shape){head.n_elements, head.n_arrays};
+    s->shape = (struct hl_snapshot_shape){head.n_shared, head.n_own, head.n_seats};
     bool ours = !memcmp(head.magic, magic, sizeof magic) && head.crc32c == head_sum(&head);
-    if (!ours || hl_snapshot_bytes(&s->shape) > s->memory.n_bytes)
-        return hl_fail_at(diag, HL_E_FORMAT, path, 0, 0, "is not the state of a run");
-    if (head.version != HL_SNAPSHOT_VERSION)
+    if (ours && head.version != HL_SNAPSHOT_VERSION)
         return hl_fail_at(diag, HL_E_FORMAT, path, 0, 0,
                           "is the state of a run of another version of halley");
+    if (!ours || hl_snapshot_bytes(&s->shape) > s->memory.n_bytes)
+        return hl_fail_at(diag, HL_E_FORMAT, path, 0, 0, "is not the state of a run");
     return HL_OK;
 }
 
@@ -148,20 +150,25 @@ void hl_snapshot_begin(struct hl_snapshot *s, const struct hl_snapshot_base *bas
 
 int64_t hl_snapshot_committed(const struct hl_snapshot *s, const struct hl_snapshot_base *base) {
     int64_t least = INT64_MAX;
-    for (uint64_t r = 0; r < base->n_ranks && r < HL_SNAPSHOT_RANKS; r++) {
+    for (uint64_t seat = 0; seat < HL_SNAPSHOT_SEATS; seat++) {
         struct hl_snapshot_ready ready;
-        get(s, READYS + r * LINE, &ready, sizeof ready);
+        if (!(base->seats >> seat & 1)) continue;
+        get(s, READYS + seat * LINE, &ready, sizeof ready);
         int64_t step = ready.generation == base->generation ? ready.step : base->step;
         if (step < least) least = step;
     }
     return least;
 }
 
+uint64_t hl_snapshot_writers(const struct hl_snapshot_base *base, int64_t step) {
+    return step == base->step ? base->writers : base->seats;
+}
+
 /* The step before the generation: a line that is half written is of an older generation still, or
  * differs from a whole one in one word. */
-void hl_snapshot_ready(struct hl_snapshot *s, int rank, uint64_t generation, int64_t step) {
+void hl_snapshot_ready(struct hl_snapshot *s, int seat, uint64_t generation, int64_t step) {
     struct hl_snapshot_ready *line =
-        (struct hl_snapshot_ready *)(void *)(s->memory.write + READYS + (size_t)rank * LINE);
+        (struct hl_snapshot_ready *)(void *)(s->memory.write + READYS + (size_t)seat * LINE);
     hl_fence_stores();
     __atomic_store_n(&line->step, step, __ATOMIC_RELEASE);
     __atomic_store_n(&line->generation, generation, __ATOMIC_RELEASE);
@@ -171,16 +178,20 @@ void hl_snapshot_ready(struct hl_snapshot *s, int rank, uint64_t generation, int
 
 /* ---- the state ---- */
 
-static uint64_t place(const struct hl_snapshot *s, int64_t step, uint32_t array, int64_t first) {
-    assert(array < s->shape.n_arrays && first >= 0 && (uint64_t)first <= s->shape.n_elements);
-    return ARRAYS + (uint64_t)(step % 2) * copy_bytes(&s->shape) +
-           (array * s->shape.n_elements + (uint64_t)first) * sizeof(float);
+int64_t hl_snapshot_own(const struct hl_snapshot *s, int seat) {
+    return (int64_t)(s->shape.n_shared + (uint64_t)seat * s->shape.n_own);
 }
 
-void hl_snapshot_write(struct hl_snapshot *s, int64_t step, uint32_t array, int64_t first,
-                       int64_t n, const float *data) {
+static uint64_t place(const struct hl_snapshot *s, int64_t step, int64_t first, int64_t n) {
+    uint64_t all = copy_elements(&s->shape);
+    assert(first >= 0 && n >= 0 && (uint64_t)(first + n) <= all);
+    return COPIES + ((uint64_t)(step % 2) * all + (uint64_t)first) * sizeof(float);
+}
+
+void hl_snapshot_write(struct hl_snapshot *s, int64_t step, int64_t first, int64_t n,
+                       const float *data) {
     int64_t whole = n / LINE_FLOATS * LINE_FLOATS;
-    char *to = s->memory.write + place(s, step, array, first);
+    char *to = s->memory.write + place(s, step, first, n);
     assert(first % LINE_FLOATS == 0);
     hl_lines_stream(to, data, (size_t)whole * sizeof *data);
     if (whole == n) return;
@@ -189,9 +200,9 @@ void hl_snapshot_write(struct hl_snapshot *s, int64_t step, uint32_t array, int6
     hl_lines_stream(to + whole * (int64_t)sizeof *data, last, sizeof last);
 }
 
-void hl_snapshot_read(const struct hl_snapshot *s, int64_t step, uint32_t array, int64_t first,
-                      int64_t n, float *out) {
-    get(s, place(s, step, array, first), out, (size_t)n * sizeof *out);
+void hl_snapshot_read(const struct hl_snapshot *s, int64_t step, int64_t first, int64_t n,
+                      float *out) {
+    get(s, place(s, step, first, n), out, (size_t)n * sizeof *out);
 }
 
 void hl_snapshot_write_note(struct hl_snapshot *s, int64_t step, const char *text) {

@@ -109,8 +109,7 @@ static enum hl_status share_numbers(struct hl_trainer *t, struct save *s, struct
     s->numbers = hl_alloc(t->mem, n, sizeof *s->numbers);
     if (!s->numbers) return hl_fail_memory(diag, n * sizeof *s->numbers, "the ranks' numbers");
     double *own = s->numbers + hl_group_rank(group) * s->names.n;
-    for (int i = 0; i < s->names.n; i++)
-        own[i] = s->names.at[i] ? (double)*s->names.at[i] : *s->names.loss_sum;
+    hl_state_numbers_now(&s->names, own);
     return hl_group_share(group, s->numbers, s->names.n, diag);
 }
 
@@ -281,35 +280,36 @@ static void keep_threads(struct hl_trainer *t, const char *made_with) {
     hl_threads_set(t->threads);
 }
 
-/* This rank's numbers of a run of as many ranks; else from what all had. */
-static enum hl_status read_numbers(struct hl_trainer *t, const json_t *rows, const char *from,
+/* This rank's numbers, as they were; else from what all had. */
+static enum hl_status read_numbers(struct hl_trainer *t, const json_t *rows,
+                                   const struct hl_state_past *past, const char *from,
                                    struct hl_diag *diag) {
     struct hl_state_numbers names;
     hl_state_numbers(t, &names);
-    size_t then = json_array_size(rows), rank = (size_t)hl_group_rank(t->setup.group);
-    if (names.n && !then)
+    if (names.n && !past->number && json_array_size(rows) != (size_t)past->n_ranks)
         return hl_fail_at(diag, HL_E_FORMAT, from, 0, 0,
-                          "loop.json: has no numbers of ranks, and strategy '%s' needs them; the "
-                          "checkpoint is damaged, use an older one",
+                          "loop.json: has no numbers of its ranks, and strategy '%s' needs them; "
+                          "the checkpoint is damaged, use an older one",
                           t->strategy->name);
-    bool same = then == (size_t)hl_group_n_ranks(t->setup.group);
     for (int i = 0; i < names.n; i++) {
         double sum = 0, most = 0, own = 0;
-        for (size_t r = 0; r < then; r++) {
-            double value =
-                json_number_value(json_object_get(json_array_get(rows, r), names.names[i]));
+        for (int r = 0; r < past->n_ranks; r++) {
+            double value = past->number ? past->number(past->context, r, i)
+                                        : json_number_value(json_object_get(
+                                              json_array_get(rows, (size_t)r), names.names[i]));
             sum += value;
             if (value > most) most = value;
-            if (r == rank) own = value;
+            if (r == past->rank) own = value;
         }
-        if (!same) own = !names.sums[i] ? most : rank ? 0 : sum;
+        if (!past->same) own = !names.sums[i] ? most : hl_group_rank(t->setup.group) ? 0 : sum;
         if (names.at[i]) *names.at[i] = (int64_t)own;
         else *names.loss_sum = own;
     }
     return HL_OK;
 }
 
-enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, const char *from,
+enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text,
+                                    const struct hl_state_past *past, const char *from,
                                     struct hl_diag *diag) {
     json_error_t error;
     json_t *loop = json_loads(text, 0, &error);
@@ -321,7 +321,7 @@ enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, cons
         t->step = json_integer_value(json_object_get(loop, "step"));
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
         t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
-        status = read_numbers(t, json_object_get(loop, "ranks"), from, diag);
+        status = read_numbers(t, json_object_get(loop, "ranks"), past, from, diag);
         hl_trainer_progress_changed(t);
     }
     json_decref(loop);
@@ -335,6 +335,29 @@ static int ranks_then(const char *made_with) {
     return n > 0 ? (int)n : 1;
 }
 
+static enum hl_status read_array(void *context, const struct hl_state_array *array, int rank,
+                                 int64_t first, int64_t n, float *out, struct hl_diag *diag) {
+    char name[sizeof array->name];
+    int n_base = (int)strlen(array->name);
+    if (array->kind == HL_STATE_OWN) n_base = (int)(strrchr(array->name, '.') - array->name);
+    (void)snprintf(name, sizeof name, "%.*s", n_base, array->name);
+    if (array->kind == HL_STATE_OWN)
+        (void)snprintf(name + n_base, sizeof name - (size_t)n_base, ".rank%d", rank);
+    return hl_checkpoint_read_part(context, name, array->n, first, n, out, diag);
+}
+
+/* Ranks are those that have their number. */
+static struct hl_state_past past_of(const struct hl_trainer *t,
+                                    struct hl_checkpoint_reader *reader) {
+    int rank = hl_group_rank(t->setup.group), n = hl_group_n_ranks(t->setup.group),
+        then = ranks_then(hl_checkpoint_made_with_json(reader));
+    return (struct hl_state_past){.n_ranks = then,
+                                  .rank = rank < then ? rank : -1,
+                                  .same = n == then,
+                                  .read = read_array,
+                                  .context = reader};
+}
+
 static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
                                  const char *folder, struct hl_diag *diag) {
     if (!hl_checkpoint_has_state(reader))
@@ -342,18 +365,19 @@ static enum hl_status read_state(struct hl_trainer *t, struct hl_checkpoint_read
             diag, HL_E_USER,
             "%s: holds weights but no training state; start a new run from them with --model %s",
             folder, folder);
+    const struct hl_state_past past = past_of(t, reader);
+    struct hl_state_list list = {.n = 0};
     bool joins = false;
     enum hl_status status = hl_trainer_view(t, true, diag);
+    if (status == HL_OK) status = hl_state_list(t, &list, diag);
     if (status == HL_OK)
-        status = hl_trainer_read_loop(t, hl_checkpoint_loop_json(reader), folder, diag);
+        status = hl_trainer_read_loop(t, hl_checkpoint_loop_json(reader), &past, folder, diag);
     if (status == HL_OK)
         status = check_model(hl_checkpoint_config(reader), &t->model->config, folder, diag);
     if (status == HL_OK) status = hl_state_load_weights(t, reader, diag);
-    if (status == HL_OK) {
-        int then = ranks_then(hl_checkpoint_made_with_json(reader));
-        status = hl_state_load(t, reader, then, &joins, diag);
-        t->started = !joins;
-    }
+    if (status == HL_OK) status = hl_state_load(t, &list, &past, &joins, diag);
+    hl_state_list_free(&list);
+    t->started = !joins;
     if (status == HL_OK) {
         keep_threads(t, hl_checkpoint_made_with_json(reader));
         warn_if_changed(t, hl_checkpoint_made_with_json(reader));

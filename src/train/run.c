@@ -538,7 +538,7 @@ static void say_elastic(struct run *r) {
     uint64_t held, written;
     char whole[32], each[32], text[160];
     if (!r->elastic.path || r->elastic.found) return;
-    hl_elastic_cost(r->t, &held, &written);
+    hl_elastic_cost(&r->elastic, r->t, &held, &written);
     hl_print_bytes(whole, sizeof whole, held);
     hl_print_bytes(each, sizeof each, written);
     (void)snprintf(text, sizeof text,
@@ -564,8 +564,8 @@ static enum hl_status open_trainer(struct run *r, const char *resume, struct hl_
 static enum hl_status open_run(struct run *r, struct hl_diag *diag) {
     char resume[HL_PATH_CAPACITY] = "";
     /* before its checkpoints are looked at: another run may be writing one */
-    enum hl_status status =
-        hl_elastic_look(&r->elastic, r->setup->snapshot, r->setup->generation, diag);
+    enum hl_status status = hl_elastic_look(&r->elastic, r->setup->snapshot, r->setup->generation,
+                                            r->setup->seat, diag);
     if (status == HL_OK && r->leads)
         status = hl_run_folder_lock(hl_fs_os(), r->o->output_dir, &r->lock, diag);
     if (status == HL_OK && !r->elastic.found) status = find_resume(r, resume, diag);

@@ -93,67 +93,60 @@ enum hl_status hl_state_load_weights(struct hl_trainer *t, struct hl_checkpoint_
 }
 
 /* This rank's part of what lies in the engine. */
-static enum hl_status load_engine(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
+static enum hl_status load_engine(struct hl_trainer *t, const struct hl_state_past *past,
                                   const struct hl_state_array *array, struct hl_diag *diag) {
     enum hl_status status = HL_OK;
     for (int b = 0; b < t->model->layout.n_blocks && status == HL_OK; b++) {
         struct hl_range held = hl_engine_held(t->engine, array->buffer, b);
         if (held.n)
-            status = hl_checkpoint_read_part(reader, array->name, array->n, held.offset, held.n,
-                                             hl_engine_data(t->engine, array->buffer, held), diag);
+            status = past->read(past->context, array, 0, held.offset, held.n,
+                                hl_engine_data(t->engine, array->buffer, held), diag);
     }
     return status;
 }
 
 /* The same array of all ranks that there were, added in rank order. */
-static enum hl_status load_sum(struct hl_checkpoint_reader *reader,
-                               const struct hl_state_array *array, int then, struct hl_diag *diag) {
+static enum hl_status load_sum(const struct hl_state_past *past, const struct hl_state_array *array,
+                               struct hl_diag *diag) {
     enum { PIECE = 4096 };
     float piece[PIECE];
-    char name[sizeof array->name];
-    int n_base = (int)(strrchr(array->name, '.') - array->name);
     enum hl_status status = HL_OK;
     memset(array->data, 0, (size_t)array->n * sizeof *array->data);
-    for (int r = 0; r < then; r++)
+    for (int r = 0; r < past->n_ranks; r++)
         for (int64_t first = 0, n; first < array->n && status == HL_OK; first += n) {
             n = array->n - first < PIECE ? array->n - first : PIECE;
-            (void)snprintf(name, sizeof name, "%.*s.rank%d", n_base, array->name, r);
-            status = hl_checkpoint_read_part(reader, name, array->n, first, n, piece, diag);
+            status = past->read(past->context, array, r, first, n, piece, diag);
             for (int64_t i = 0; i < n && status == HL_OK; i++) array->data[first + i] += piece[i];
         }
     return status;
 }
 
-static enum hl_status load_own(struct hl_trainer *t, struct hl_checkpoint_reader *reader,
-                               const struct hl_state_array *array, int then, bool *joins,
+static enum hl_status load_own(struct hl_trainer *t, const struct hl_state_past *past,
+                               const struct hl_state_array *array, bool *joins,
                                struct hl_diag *diag) {
     int rank = hl_group_rank(t->setup.group);
     if (array->rank != rank) return HL_OK;
-    if (!array->sums || then == hl_group_n_ranks(t->setup.group)) {
-        *joins |= rank >= then;
-        return rank < then ? hl_checkpoint_read_part(reader, array->name, array->n, 0, array->n,
-                                                     array->data, diag)
-                           : HL_OK;
+    if (!array->sums || past->same) {
+        *joins |= past->rank < 0;
+        return past->rank < 0
+                   ? HL_OK
+                   : past->read(past->context, array, past->rank, 0, array->n, array->data, diag);
     }
     if (rank) return memset(array->data, 0, (size_t)array->n * sizeof *array->data), HL_OK;
-    return load_sum(reader, array, then, diag);
+    return load_sum(past, array, diag);
 }
 
-enum hl_status hl_state_load(struct hl_trainer *t, struct hl_checkpoint_reader *reader, int then,
-                             bool *joins_out, struct hl_diag *diag) {
-    struct hl_state_list list;
-    enum hl_status status = hl_state_list(t, &list, diag);
+enum hl_status hl_state_load(struct hl_trainer *t, const struct hl_state_list *list,
+                             const struct hl_state_past *past, bool *joins_out,
+                             struct hl_diag *diag) {
+    enum hl_status status = HL_OK;
     *joins_out = false;
-    for (int i = 1; i < list.n && status == HL_OK; i++) {
-        const struct hl_state_array *array = &list.items[i];
-        if (array->kind == HL_STATE_ENGINE) status = load_engine(t, reader, array, diag);
-        else if (array->kind == HL_STATE_OWN)
-            status = load_own(t, reader, array, then, joins_out, diag);
-        else
-            status = hl_checkpoint_read_part(reader, array->name, array->n, 0, array->n,
-                                             array->data, diag);
+    for (int i = 1; i < list->n && status == HL_OK; i++) {
+        const struct hl_state_array *array = &list->items[i];
+        if (array->kind == HL_STATE_ENGINE) status = load_engine(t, past, array, diag);
+        else if (array->kind == HL_STATE_OWN) status = load_own(t, past, array, joins_out, diag);
+        else status = past->read(past->context, array, 0, 0, array->n, array->data, diag);
     }
-    hl_state_list_free(&list);
     return status;
 }
 
@@ -246,6 +239,11 @@ void hl_state_numbers(struct hl_trainer *t, struct hl_state_numbers *out) {
             (void)snprintf(name, sizeof name, "%s.%d", saved[i].name, (int)k);
             add_number(out, name, (int64_t *)saved[i].data + k, saved[i].where == HL_SAVED_SUM);
         }
+}
+
+void hl_state_numbers_now(const struct hl_state_numbers *numbers, double *out) {
+    for (int i = 0; i < numbers->n; i++)
+        out[i] = numbers->at[i] ? (double)*numbers->at[i] : *numbers->loss_sum;
 }
 
 /* ---- out ---- */

@@ -11,13 +11,29 @@
 void hl_state_put(struct hl_trainer *t, struct hl_range range, int block, const float *data);
 int64_t hl_state_largest_block(const struct hl_trainer *t); /* elements */
 
+struct hl_state_array;
+/* What ranks left behind, in a checkpoint or in memory, and what this rank finds of it. */
+struct hl_state_past {
+    int n_ranks; /* then */
+    int rank;    /* this one's then; -1: it was not there */
+    bool same;   /* the ranks are those of then */
+    /* Elements first ... first + n of an array, as `rank` had it then, or of what they shared; of
+     * an array of the engine they lie in one block. */
+    enum hl_status (*read)(void *context, const struct hl_state_array *array, int rank,
+                           int64_t first, int64_t n, float *out, struct hl_diag *diag);
+    /* Number i of hl_state_numbers; NULL: loop.json has them. */
+    double (*number)(void *context, int rank, int i);
+    void *context;
+};
+
 struct hl_state_numbers;
 /* Where the run is, as JSON. numbers: of all ranks, or NULL. */
 void hl_trainer_write_loop(const struct hl_trainer *t, const struct hl_state_numbers *names,
                            const double *numbers, struct hl_buf *out);
 /* Go there. from: where the text is from, for messages. errors HL_E_USER: of another run;
  * HL_E_FORMAT; the trainer is as before */
-enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text, const char *from,
+enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text,
+                                    const struct hl_state_past *past, const char *from,
                                     struct hl_diag *diag) HL_MUST_CHECK;
 
 /* Initial weights, a pure function of the seed; each rank keeps its part. */
@@ -47,26 +63,29 @@ struct hl_state_list {
     struct hl_state_array *items; /* items[0]: the weights */
     int n;
 };
-/* In view. Free with hl_state_list_free. */
+/* In view, in which what it points to stays valid. Free with hl_state_list_free. */
 enum hl_status hl_state_list(struct hl_trainer *t, struct hl_state_list *out,
                              struct hl_diag *diag) HL_MUST_CHECK;
 void hl_state_list_free(struct hl_state_list *list);
 
-/* This rank's part of all arrays but the weights, in view. then: ranks when they were saved.
- * *joins_out: this rank was not among them, and what it must have of its own was not there. */
-enum hl_status hl_state_load(struct hl_trainer *t, struct hl_checkpoint_reader *reader, int then,
-                             bool *joins_out, struct hl_diag *diag) HL_MUST_CHECK;
+/* This rank's part of all arrays of the list but the weights, in view. *joins_out: this rank was
+ * not there, and what it must have of its own neither. */
+enum hl_status hl_state_load(struct hl_trainer *t, const struct hl_state_list *list,
+                             const struct hl_state_past *past, bool *joins_out,
+                             struct hl_diag *diag) HL_MUST_CHECK;
 
 /* Numbers of each rank that are no arrays: how far it is, and what the strategy counts. */
 enum { HL_STATE_NUMBERS = 64 };
 struct hl_state_numbers {
     char names[HL_STATE_NUMBERS][64];
     int64_t *at[HL_STATE_NUMBERS]; /* NULL: the number is `loss_sum`, a double */
-    bool sums[HL_STATE_NUMBERS];   /* at another number of ranks rank 0 takes the sum of all */
+    bool sums[HL_STATE_NUMBERS];   /* where the ranks are others, rank 0 takes the sum of all */
     double *loss_sum;
     int n;
 };
 void hl_state_numbers(struct hl_trainer *t, struct hl_state_numbers *out);
+/* This rank's, [n]. */
+void hl_state_numbers_now(const struct hl_state_numbers *numbers, double *out);
 
 /* Piece by piece the arrays come to rank 0, in the order of the list: memory for one block.
  * Collective: rank 0 fetches (as a hl_checkpoint_source whose array i is items[i + 1]), the others
