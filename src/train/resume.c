@@ -32,6 +32,7 @@ void hl_trainer_write_loop(const struct hl_trainer *t, const struct hl_state_num
                   "{\"version\": 1, \"step\": %" PRId64 ", \"rows_taken\": %" PRId64
                   ", \"tokens_seen\": %" PRId64,
                   t->step, t->rows_taken, t->tokens_seen);
+    if (hl_trainer_has_pace(t)) hl_buf_printf(out, ", \"step_rows\": %" PRId64, t->step_rows);
     hl_buf_printf(out, ", \"seed\": %" PRIu64 ", \"data_hash\": \"%016" PRIx64 "\"", t->setup.seed,
                   hl_dataset_hash(t->setup.dataset));
     hl_buf_puts(out, ", \"optimizer\": ");
@@ -321,6 +322,8 @@ enum hl_status hl_trainer_read_loop(struct hl_trainer *t, const char *text,
         t->step = json_integer_value(json_object_get(loop, "step"));
         t->rows_taken = json_integer_value(json_object_get(loop, "rows_taken"));
         t->tokens_seen = json_integer_value(json_object_get(loop, "tokens_seen"));
+        int64_t step_rows = json_integer_value(json_object_get(loop, "step_rows"));
+        if (hl_trainer_has_pace(t) && step_rows > 0) t->step_rows = step_rows;
         status = read_numbers(t, json_object_get(loop, "ranks"), past, from, diag);
         hl_trainer_progress_changed(t);
     }

@@ -43,10 +43,12 @@ struct hl_trainer {
     struct hl_schedule_rate rate;
 
     int64_t micro_rows, rank_rows; /* of a micro-batch: on this rank, on all */
-    int64_t step_rows;             /* of a step, on all ranks */
-    int32_t *no_target;            /* [block_size] of -1 */
-    int64_t n_steps;               /* in all */
-    int64_t total_rows;            /* the run ends there; INT64_MAX when max_steps decides */
+    /* Of a step, on all ranks. HL_CAP_ROUNDS: as planned when the run began: its length and the
+     * rate's curve are told in these, and stay when the number of ranks changes */
+    int64_t step_rows;
+    int32_t *no_target; /* [block_size] of -1 */
+    int64_t n_steps;    /* in all */
+    int64_t total_rows; /* the run ends there; INT64_MAX when max_steps decides */
 
     /* progress, committed: what a checkpoint holds */
     int64_t step;

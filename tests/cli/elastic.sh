@@ -35,9 +35,14 @@ nothing_left() {
 stays() { local i; for i in $(seq 1 20); do sleep 1; [ -e "$1" ] || return 1; done; }
 said() { grep -qE "$2" log || fail "$1: no '$2' in $(cat log)"; }
 # The weights, and what of the metrics does not depend on time, are those of the folder.
+same_state() { # WHAT FOLDER
+    local last
+    last=$(cat run/latest) || fail "$1: no checkpoint"
+    cmp -s "run/$last/model.safetensors" "$2/$last/model.safetensors" || fail "$1: other weights: $(cat log)"
+    cmp -s "run/$last/state.safetensors" "$2/$last/state.safetensors" || fail "$1: other state: $(cat log)"
+}
 same() { # WHAT FOLDER
-    cmp -s run/checkpoint-6/model.safetensors "$2/checkpoint-6/model.safetensors" || fail "$1: other weights: $(cat log)"
-    cmp -s run/checkpoint-6/state.safetensors "$2/checkpoint-6/state.safetensors" || fail "$1: other state: $(cat log)"
+    same_state "$@"
     diff <(rows run) <(rows "$2") > difference || fail "$1: other metrics: $(cat difference) $(cat log)"
 }
 rows() { grep -o '"step": [0-9]*, "loss": [0-9.e-]*\|"eval_loss": [0-9.e-]*' "$1/metrics.jsonl"; }
@@ -90,9 +95,9 @@ HALLEY_FAULT=kill:1:shutdown:6 launch 0 2
 same "kill at the end" two
 
 # fewer ranks go on, as if they had resumed
-resume() { # FROM RANKS STEP
-    local at=$PWD/$1/checkpoint-$3
-    "$halley" launch -n "$2" train $small --output_dir fewer --resume_from_checkpoint "$at" > log 2>&1 || fail "resume: $(cat log)"
+resume() { # FROM RANKS STEP FLAG ...
+    local at=$PWD/$1/checkpoint-$3 ranks=$2; shift 3
+    "$halley" launch -n "$ranks" train $small "$@" --output_dir fewer --resume_from_checkpoint "$at" > log 2>&1 || fail "resume: $(cat log)"
 }
 HALLEY_FAULT=kill:1:forward:5 launch 0 3 --max_restarts 0 -- --strategy zero3
 said fewer '2 ranks go on from the last committed step'
@@ -104,6 +109,25 @@ HALLEY_FAULT=kill:0:forward:5 launch 0 2 --max_restarts 0 -- --strategy zero1
 mv run less
 resume two 1 4; mv less run
 cmp run/checkpoint-6/model.safetensors fewer/checkpoint-6/model.safetensors || fail "one rank: other weights: $(cat log)"
+
+# state of a rank's own: with a replacement the bits of the run that was left alone; without one those that are left keep theirs, as
+# those that have their number do on resuming; a dead one's is left out
+own() { # FLAG ...
+    rm -rf own fewer
+    launch 0 3 -- "$@"; mv run own
+    HALLEY_FAULT=kill:1:forward:2,kill:0:update:4:2,kill:2:backward:6:3,kill:1:data:6:4 launch 0 3 -- "$@"
+    same "$2" own
+    HALLEY_FAULT=kill:2:forward:5 launch 0 3 --max_restarts 0 -- "$@"
+    said "fewer: $2" '2 ranks go on from the last committed step'
+    mv run less
+    resume own 2 4 "$@"; mv less run
+    same_state "fewer: $2" fewer
+}
+own --strategy diloco --sync_every 3
+own --strategy streaming_diloco --sync_every 3 --streaming_diloco.fragments 3 --streaming_diloco.delay 2
+own --strategy acco --gradient_accumulation_steps 2 --acco.micro_batches_per_round 1
+HALLEY_FAULT=kill:1:forward:2 launch 0 3 --max_restarts 0 -- --strategy acco --max_steps 400 --save_steps 0 # at its own pace
+said "own pace" '2 ranks go on from the last committed step'
 
 # what does not heal
 HALLEY_FAULT=kill:0:forward:2 launch 137 1 --max_restarts 0
@@ -147,6 +171,9 @@ for i in $(seq 1 300); do
 done
 launch 0 2; same "after a killed launcher" two
 
-# 200 kills at random instants
-[ -z "${HALLEY_SOAK:-}" ] || bash "$source/tools/soak_elastic.sh" "$halley" || fail "soak"
+# kills at random instants
+soak() { [ -z "${HALLEY_SOAK:-}" ] || bash "$source/tools/soak_elastic.sh" "$halley" "$@" || fail "soak $*"; }
+soak 200
+soak 30 3 streaming_diloco --sync_every 9 --streaming_diloco.delay 4
+soak 30 3 acco --gradient_accumulation_steps 2 --acco.micro_batches_per_round 1
 exit $failed

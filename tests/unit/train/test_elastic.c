@@ -16,6 +16,7 @@ struct generation {
     int64_t begins_at; /* what it must find; -1: nothing */
     int64_t ends_at;
     int lost; /* the rank of this seat makes step ends_at and does not commit it; -1: none */
+    int64_t step_rows; /* of ranks at their own pace, whose run is so many rows long; else 0 */
     uint64_t began_with[SEATS], ended_with[SEATS]; /* what each seat has of its own; committed */
 };
 
@@ -64,6 +65,7 @@ static enum hl_status take_part(struct rank_context *r, struct generation *g, st
     if (status == HL_OK) status = hl_elastic_begin(e, t, diag);
     ranks_check(r, status != HL_OK || !e->found || t->step == g->begins_at);
     if (status == HL_OK) g->began_with[seat] = own_hash(e, t);
+    if (status == HL_OK && r->rank == 0) g->step_rows = hl_trainer_has_pace(t) ? t->step_rows : 0;
     while (status == HL_OK && t->step < g->ends_at) {
         struct hl_step_report report;
         status = hl_trainer_step(t, &report, diag);
@@ -172,8 +174,8 @@ static void lose_one(const char *const *words, int before, int lost, int after) 
     open_place(&p, words);
     (void)snprintf(p.what, sizeof p.what, "%s, %s %s, rank %d of %d, then %d", words[1], words[2],
                    words[3], lost, before, after);
-    lose(&p, (1u << before) - 1, lost);
-    struct generation second = go_on(&p, 2, (1u << after) - 1, LOST_AT - 1),
+    struct generation first = lose(&p, (1u << before) - 1, lost),
+                      second = go_on(&p, 2, (1u << after) - 1, LOST_AT - 1),
                       third = go_on(&p, 3, (1u << before) - 1, STEPS); /* when all is done */
     struct ranks_job saves = {.world = &p.w, .n_steps = LOST_AT - 1, .save_to = p.theirs},
                      resumes = {.world = &p.w,
@@ -182,6 +184,7 @@ static void lose_one(const char *const *words, int before, int lost, int after) 
                                 .save_to = p.theirs};
     ranks_job_run(&saves, before);
     ranks_job_run(&resumes, after);
+    assert_int_equal(second.step_rows, first.step_rows);
     compare(&second.job, &resumes, p.what);
     compare(&third.job, &resumes, p.what);
     if (before == after) compare_saved(p.mine, p.theirs, p.what);
