@@ -26,6 +26,8 @@ struct local {
     float *rounds;                        /* [n_blocks]: outer steps so far; counts, as f32 */
     float *pending; /* [n_blocks]: 0: no sum is under way or has come; else steps until it is used,
                        and 1 */
+    float *summed;  /* [n_blocks]: ranks behind a block's sum; another number than now when some
+                       were lost, or joined, since */
     struct hl_collective *exchanges; /* [n_blocks] */
     char **codes; /* [n_blocks]: all ranks' codes of a block, in a room, until they are decoded;
                      NULL: none */
@@ -190,6 +192,7 @@ void hl_local_fini(void *state) {
     hl_free(mem, s->scratch);
     hl_free(mem, s->rounds);
     hl_free(mem, s->pending);
+    hl_free(mem, s->summed);
     hl_free(mem, s->exchanges);
     hl_free(mem, s->codes);
     hl_free(mem, s->room_of);
@@ -210,6 +213,7 @@ static bool allocate(struct local *s) {
     bool good = (s->other = hl_alloc(env->far, n, sizeof *s->other)) &&
                 (s->rounds = hl_alloc(env->mem, blocks, sizeof *s->rounds)) &&
                 (s->pending = hl_alloc(env->mem, blocks, sizeof *s->pending)) &&
+                (s->summed = hl_alloc(env->mem, blocks, sizeof *s->summed)) &&
                 (s->exchanges = hl_alloc(env->mem, blocks, sizeof *s->exchanges)) &&
                 (s->codes = hl_alloc(env->mem, blocks, sizeof *s->codes)) &&
                 (s->room_of = hl_alloc(env->mem, fragments, sizeof *s->room_of)) &&
@@ -299,6 +303,7 @@ int hl_local_saved(void *state, struct hl_saved_state *out, int capacity) {
     if (!s->sums) return k;
     out[k++] = (struct hl_saved_state){"sums", s->sums, n, HL_SAVED_ALIKE, false};
     out[k++] = (struct hl_saved_state){"pending", s->pending, blocks, HL_SAVED_ALIKE, false};
+    out[k++] = (struct hl_saved_state){"summed", s->summed, blocks, HL_SAVED_ALIKE, false};
     return k;
 }
 
@@ -400,6 +405,7 @@ static enum hl_status start_exchange(struct local *s, int block, struct hl_diag 
     args.data = s->plan.codec ? (void *)s->codes[block] : delta;
     hl_collective_start(s->own.env.group, &args, &s->exchanges[block]);
     s->pending[block] = (float)(s->plan.delay + 1);
+    s->summed[block] = (float)s->own.env.n_ranks;
     return HL_OK;
 }
 
@@ -451,9 +457,9 @@ static enum hl_status add_up(struct local *s, struct hl_diag *diag) {
         struct hl_range range = env->layout->blocks[b];
         if (!is_mature(s, b)) continue;
         decode(s, b);
-        sum += env->kernels->sum_squares(range.n, sums_of(s, range));
+        sum += env->kernels->sum_squares(range.n, sums_of(s, range)) / s->summed[b] / s->summed[b];
     }
-    s->norm = sqrt(sum) / env->n_ranks;
+    s->norm = sqrt(sum);
     if (isfinite(s->norm)) return HL_OK;
     return not_finite(s, "the ranks' mean", diag);
 }
@@ -476,7 +482,7 @@ static enum hl_status update_outer(struct local *s, int block, struct hl_diag *d
                           .options = &s->plan.outer_options,
                           .step = (int64_t)s->rounds[block],
                           .learning_rate = s->plan.outer_lr,
-                          .grad_scale = 1 / (float)env->n_ranks,
+                          .grad_scale = 1 / s->summed[block],
                           .grad = sums_of(s, range),
                           .master = s->other + range.offset,
                           .products = env->products,

@@ -270,6 +270,31 @@ static void test_carry_without_delay(void **state) {
     for (int r = 0; r < 3; r++) assert_memory_equal(a.inner[r], b.inner[r], sizeof a.inner[0]);
 }
 
+/* A sum that is under way is the mean of those who made it, whoever is there when it is used. */
+static void test_under_way_with_other_ranks(void **state) {
+    struct world w;
+    char checkpoint[160];
+    (void)state;
+    set_delayed(&w, "1");
+    struct ranks_job half = {.world = &w, .n_steps = 6, .save_to = w.folder},
+                     same = {.world = &w, .n_steps = 3, .resume_from = checkpoint}, fewer = same,
+                     more = same;
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-6", w.folder);
+    ranks_job_run(&half, 3);
+    ranks_job_run(&same, 3);
+    ranks_job_run(&fewer, 2);
+    ranks_job_run(&more, 4);
+    size_t n = (size_t)same.n_state * sizeof(float);
+    assert_memory_not_equal(half.state, same.state, n);
+    assert_memory_equal(fewer.state, same.state, n);
+    assert_memory_equal(more.state, same.state, n);
+    free(half.state);
+    free(same.state);
+    free(fewer.state);
+    free(more.state);
+    close_world(&w);
+}
+
 static void test_ranks_join_and_leave(void **state) {
     (void)state;
     local_other_ranks("streaming_diloco", 2, 3);
@@ -287,6 +312,7 @@ int main(void) {
         cmocka_unit_test(test_resumed_in_flight),
         cmocka_unit_test(test_resumed_with_other_fragments),
         cmocka_unit_test(test_carry_without_delay),
+        cmocka_unit_test(test_under_way_with_other_ranks),
         cmocka_unit_test(test_ranks_join_and_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

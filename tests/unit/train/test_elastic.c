@@ -287,34 +287,13 @@ static void test_lose_the_middle_one(void **state) {
 
 /* ---- a rank that joins ---- */
 
-static void join(struct rank_context *r) {
-    struct ranks_job *job = r->shared;
-    struct hl_trainer_setup setup = job->world->setup;
-    struct hl_trainer *t = NULL;
-    struct hl_group *group = NULL;
-    struct hl_diag diag = {0};
-    ranks_check(r,
-                hl_group_new(hl_mem_default(), r->wire, NULL, 20000000000, &group, &diag) == HL_OK);
-    setup.group = group;
-    ranks_check(r, hl_trainer_new(hl_mem_default(), &setup, &t, &diag) == HL_OK);
-    ranks_check(r, hl_trainer_resume(t, job->resume_from, &diag) == HL_OK);
-    ranks_check(r, t->started == (r->rank < 2));
-    if (r->rank >= 2) check_joined(r, t);
-    hl_trainer_free(t);
-    hl_group_free(group);
-}
-
-/* With the outer weights of the run, in mid-interval: from a checkpoint, and from memory. */
+/* With the outer weights of the run (take_part looks), while the others keep what is theirs. */
 static void test_join(void **state) {
     static const char *const *const all[] = {diloco, local_sgd, streaming};
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct place p;
         open_place(&p, all[i]);
-        struct ranks_job saves = {.world = &p.w, .n_steps = LOST_AT - 1, .save_to = p.theirs},
-                         joins = {.world = &p.w, .resume_from = p.checkpoint};
-        ranks_job_run(&saves, 2);
-        ranks_run(SEATS, RANKS_LANES, RANKS_PART, join, &joins);
         struct generation first = lose(&p, ALL_SEATS, 1), second = go_on(&p, 2, 5, LOST_AT - 1),
                           third = go_on(&p, 3, ALL_SEATS, STEPS);
         for (int seat = 0; seat < SEATS; seat += 2)
@@ -322,7 +301,6 @@ static void test_join(void **state) {
         assert_int_not_equal(third.began_with[1], first.ended_with[1]);
         free(second.job.state);
         free(third.job.state);
-        free(saves.state);
         close_world(&p.w);
     }
 }
