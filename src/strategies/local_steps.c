@@ -288,12 +288,12 @@ void hl_local_view(void *state, bool on) {
     }
 }
 
-/* A rank that joins lacks `inner` alone. */
+/* A rank that joins lacks `inner` and `sent`, which begin as the outer weights. */
 int hl_local_saved(void *state, struct hl_saved_state *out, int capacity) {
     struct local *s = state;
     int64_t n = s->own.env.layout->n_parameters, blocks = s->own.env.layout->n_blocks;
     int k = 0;
-    assert(capacity >= 5 + HL_OPTIMIZER_MAX_SLOTS);
+    assert(capacity >= 6 + HL_OPTIMIZER_MAX_SLOTS);
     (void)capacity;
     out[k++] = (struct hl_saved_state){"inner", s->other, n, HL_SAVED_OWN, false};
     out[k++] = (struct hl_saved_state){"rounds", s->rounds, blocks, HL_SAVED_ALIKE, false};

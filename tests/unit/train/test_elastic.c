@@ -238,7 +238,7 @@ static void test_lose_one_with_state_of_its_own(void **state) {
     lose_one(local_sgd, 3, 0, 3);
     lose_one(streaming, 3, 1, 3);
     lose_one(streaming, 3, 2, 2);
-    lose_one(streaming, 2, 1, 1);
+    lose_one(carrying, 2, 1, 1);
     lose_one(acco, 2, 1, 2);
     lose_one(acco_bf16, 3, 2, 2);
     lose_one(acco, 2, 1, 1);
@@ -281,6 +281,7 @@ static void test_lose_the_middle_one(void **state) {
     lose_the_middle_one(zero1);
     lose_the_middle_one(diloco);
     lose_the_middle_one(streaming);
+    lose_the_middle_one(carrying);
     lose_the_middle_one(acco);
     lose_the_middle_one(wp);
 }
@@ -289,7 +290,7 @@ static void test_lose_the_middle_one(void **state) {
 
 /* With the outer weights of the run (take_part looks), while the others keep what is theirs. */
 static void test_join(void **state) {
-    static const char *const *const all[] = {diloco, local_sgd, streaming};
+    static const char *const *const all[] = {diloco, local_sgd, carrying};
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct place p;
