@@ -275,7 +275,7 @@ static void test_under_way_with_other_ranks(void **state) {
     struct world w;
     char checkpoint[160];
     (void)state;
-    set_delayed(&w, "1");
+    set_delayed(&w, "1", false);
     struct ranks_job half = {.world = &w, .n_steps = 6, .save_to = w.folder},
                      same = {.world = &w, .n_steps = 3, .resume_from = checkpoint}, fewer = same,
                      more = same;
