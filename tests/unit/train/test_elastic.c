@@ -204,21 +204,20 @@ static const char *const ddp[] = {"strategy", "ddp", F32, NULL},
                          *const zero3[] = {"strategy", "zero3", F32, NULL},
                          *const zero3_bf16[] = {"strategy", "zero3", BF16, NULL};
 /* In mid-interval; streaming_diloco with sums under way after step 2, and after step 5. */
-static const char *const
-    diloco[] = {"strategy", "diloco", F32, "sync_every", "3", NULL},
-    *const diloco_bf16[] = {"strategy", "diloco", BF16, "sync_every", "3", NULL},
-    *const local_sgd[] = {"strategy", "local_sgd", F32, "sync_every", "2", NULL},
-    *const streaming[] = {"strategy", "streaming_diloco",
-                          F32,        "sync_every",
-                          "3",        "streaming_diloco.fragments",
-                          "2",        "streaming_diloco.delay",
-                          "2",        NULL},
-    *const acco[] = {"strategy", "acco",      F32,  "acco.micro_batches_per_round",
-                     "2",        "max_steps", "20", NULL},
-    *const acco_bf16[] = {"strategy", "acco", BF16, "acco.micro_batches_per_round", "1", NULL},
-    *const dpu[] = {"strategy", "dpu", F32, "dpu.warmup_steps", "1", NULL},
-    *const wp[] = {"strategy", "wp", F32, "wp.warmup_steps", "1", NULL},
-    *const wp_bf16[] = {"strategy", "wp", BF16, "wp.warmup_steps", "1", NULL};
+#define DELAYED                                                                                    \
+    "strategy", "streaming_diloco", F32, "sync_every", "3", "streaming_diloco.delay", "2"
+static const char *const diloco[] = {"strategy", "diloco", F32, "sync_every", "3", NULL};
+static const char *const diloco_bf16[] = {"strategy", "diloco", BF16, "sync_every", "3", NULL};
+static const char *const local_sgd[] = {"strategy", "local_sgd", F32, "sync_every", "2", NULL};
+static const char *const streaming[] = {DELAYED, "streaming_diloco.fragments", "2", NULL};
+static const char *const carrying[] = {DELAYED, "streaming_diloco.carry", "true", NULL};
+static const char *const acco[] = {"strategy", "acco",      F32,  "acco.micro_batches_per_round",
+                                   "2",        "max_steps", "20", NULL};
+static const char *const acco_bf16[] = {"strategy", "acco", BF16, "acco.micro_batches_per_round",
+                                        "1",        NULL};
+static const char *const dpu[] = {"strategy", "dpu", F32, "dpu.warmup_steps", "1", NULL};
+static const char *const wp[] = {"strategy", "wp", F32, "wp.warmup_steps", "1", NULL};
+static const char *const wp_bf16[] = {"strategy", "wp", BF16, "wp.warmup_steps", "1", NULL};
 
 static void test_lose_one(void **state) {
     (void)state;
