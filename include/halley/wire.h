@@ -92,6 +92,8 @@ struct hl_wire {
     const struct hl_wire_ops *ops;
     const char *name; /* "pool", or with wrappers "count(pool)" */
     int rank, n_ranks, n_lanes;
+    int n_paths; /* 2: the first half of the lanes goes one way, the second half another; 0: one way
+                  */
     size_t part_bytes; /* multiple of 64; equal on all ranks */
     int failed_rank;   /* after HL_E_PEER: who failed; else -1 */
     bool waits;        /* set by whoever uses the wire, then told: for rank waits_for */
@@ -101,11 +103,11 @@ struct hl_wire {
 
 /* ---- wires by name: src/wires/wires.def ---- */
 struct hl_wire_place {
-    int rank, n_ranks, n_lanes;
+    int rank, n_ranks, n_lanes; /* lanes: of each path */
     size_t part_bytes;
-    const char
-        *address;      /* the pool's folder, a rendezvous "host:port"; NULL where none is needed */
-    const char *token; /* the job's shared secret; NULL where none is needed */
+    const char *address;   /* the pool's folder, a rendezvous "host:port", "POOL+HOST:PORT"; NULL
+                              where none is needed */
+    const char *token;     /* the job's shared secret; NULL where none is needed */
     const char *interface; /* wan: the network interface to listen on; NULL: that of the route to
                               the rendezvous */
     void *shared;          /* threads: what hl_threads_wire_new made; else NULL */

@@ -10,12 +10,12 @@ fail() { echo "FAIL: $1"; exit 1; }
 "$halley" help options-markdown >"$out"
 diff -u "$source/docs/options.md" "$out" || fail "docs/options.md is old: halley help options-markdown > docs/options.md"
 
-# plug-ins of a registry file, each on a line of its topic
+# plug-ins of a registry file, each on a line of its topic; pool_wan's name is pool+wan
 listed() { # topic, file, macro
     "$halley" help "$1" >"$out"
     local names; names=$(sed -n "s/^$3(\([a-z0-9_]*\).*/\1/p" "$source/$2")
     [ -n "$names" ] || fail "no plug-ins in $2"
-    for name in $names; do grep -q "^  $name  " "$out" || fail "halley help $1 does not list $name"; done
+    for name in $names; do grep -q "^  ${name//_/[_+]}  " "$out" || fail "halley help $1 does not list $name"; done
 }
 listed strategies src/strategies/strategies.def HL_STRATEGY
 listed optimizers src/optimizers/optimizers.def HL_OPTIMIZER

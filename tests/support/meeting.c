@@ -62,6 +62,15 @@ static enum hl_status open_wan(struct host *h, struct hl_diag *diag) {
     return HL_OK;
 }
 
+static enum hl_status open_pool_wan(struct host *h, struct hl_diag *diag) {
+    char meeting[64];
+    enum hl_status status = open_wan(h, diag);
+    (void)snprintf(meeting, sizeof meeting, "+%.60s", h->address);
+    if (status == HL_OK) status = open_pool(h, diag);
+    if (status == HL_OK) (void)strncat(h->address, meeting, sizeof h->address - 200);
+    return status;
+}
+
 static enum hl_status open_sim(struct host *h, struct hl_diag *diag) {
     const struct meeting *m = h->m;
     const struct hl_sim_link link = {.latency_ns = 20000, .bytes_per_s = 1e8};
@@ -76,6 +85,7 @@ static const struct kind {
 } kinds[] = {{"threads", false, open_threads},
              {"pool", true, open_pool},
              {"wan", true, open_wan},
+             {"pool+wan", true, open_pool_wan},
              {"sim", false, open_sim}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -91,7 +101,7 @@ const char *const *meeting_wires(void) {
     return names;
 }
 
-bool meeting_is_slow(const char *wire) { return !strcmp(wire, "wan"); }
+bool meeting_is_slow(const char *wire) { return strstr(wire, "wan") != NULL; }
 bool meeting_is_elsewhere(const char *wire) { return !strcmp(wire, "mpi"); }
 
 static enum hl_status open_host(struct host *h, struct hl_diag *diag) {
