@@ -61,6 +61,7 @@ struct hl_flow {
 };
 struct hl_collective {
     struct hl_collective_args args;
+    int lane, share;       /* the wire's lane; with two paths: see hl_path_share */
     enum hl_status status; /* of hl_collective_status */
     struct hl_collective *next;
     int n_out, n_in;
@@ -73,7 +74,8 @@ struct hl_collective {
 };
 
 /* wire NULL: a group of one. The wire is borrowed. timeout_ns: how long an operation may make no
- * progress. */
+ * progress. On a wire with two paths all ranks must come, and measure both (some 10 MiB each).
+ * errors HL_E_MEMORY; with two paths also those of hl_group_poll */
 enum hl_status hl_group_new(struct hl_mem *mem, struct hl_wire *wire,
                             const struct hl_kernels *kernels, int64_t timeout_ns,
                             struct hl_group **out, struct hl_diag *diag) HL_MUST_CHECK;
@@ -134,5 +136,33 @@ struct hl_collective_cost {
 struct hl_collective_cost hl_collective_cost(const struct hl_collective_args *args, int rank,
                                              int n_ranks);
 bool hl_all_reduce_one_stage(int64_t n, int n_ranks);
+
+/* ---- two paths: a wire such as pool+wan ----
+ * Each operation goes over the path that is faster for it, or over both: each slice is cut in two.
+ * The bits are the same. */
+
+/* As measured when the group was made; of each number the slowest rank's. */
+struct hl_path {
+    double latency_s; /* of a round */
+    double
+        each_bytes_per_s;   /* that a rank sends to the others, a part for one each, while all do */
+    double all_bytes_per_s; /* that one rank sends, parts for everyone, until all have them */
+};
+struct hl_paths {
+    struct hl_path path[2];
+    double together; /* how much longer both at once take than the model says, from 1 */
+};
+enum { HL_SHARES = 64 };
+/* Seconds that an operation takes over one path: rounds and the bytes of the busiest rank. */
+double hl_path_seconds(const struct hl_path *path, const struct hl_collective_args *args,
+                       int n_ranks);
+/* How much of each slice goes over the first path, of HL_SHARES: all, nothing, or what makes both
+ * end at once where that is a tenth faster than the better one. Pure, and equal on all ranks. */
+int hl_path_share(const struct hl_paths *paths, const struct hl_collective_args *args, int n_ranks);
+/* NULL: the wire has one path. */
+const struct hl_paths *hl_group_paths(const struct hl_group *group);
+/* From now on so much of every operation; -1: as hl_path_share says. All ranks alike; nothing may
+ * be in flight. */
+void hl_group_set_share(struct hl_group *group, int share);
 
 #endif

@@ -20,12 +20,24 @@ struct hl_range hl_slice(int64_t n, int64_t unit, int rank, int n_ranks) {
 
 struct setup {
     struct hl_collective *op;
+    struct hl_part part;
     int rank, n_ranks;
     size_t size;
 };
 
+static int64_t cut_at(int64_t n, int share) {
+    return share == HL_SHARES ? n : n * share / HL_SHARES / HL_SLICE_UNIT * HL_SLICE_UNIT;
+}
+/* What of a range this path carries: the same to all ranks. */
+static struct hl_range cut(const struct setup *s, struct hl_range range) {
+    int64_t from = cut_at(range.n, s->part.from), to = cut_at(range.n, s->part.to);
+    return (struct hl_range){range.offset + from, to - from};
+}
+static struct hl_range whole(const struct setup *s) {
+    return cut(s, (struct hl_range){0, s->op->args.n});
+}
 static struct hl_range slice(const struct setup *s, int rank) {
-    return hl_slice(s->op->args.n, s->op->args.unit, rank, s->n_ranks);
+    return cut(s, hl_slice(s->op->args.n, s->op->args.unit, rank, s->n_ranks));
 }
 static char *at(const struct setup *s, void *base, struct hl_range range) {
     return (char *)base + (size_t)range.offset * s->size;
@@ -51,16 +63,18 @@ static void reduce_scatter(const struct setup *s) {
     struct hl_range own = slice(s, s->rank);
     op->reduces = true;
     op->own = (float *)(void *)at(s, op->args.data, own);
-    op->sum = op->args.out ? op->args.out : (float *)(void *)at(s, op->args.data, own);
+    op->sum = (float *)(void *)at(s, op->args.data, own);
+    if (op->args.out)
+        op->sum = (float *)op->args.out +
+                  (own.offset - hl_slice(op->args.n, op->args.unit, s->rank, s->n_ranks).offset);
     op->sum_n = own.n;
 }
 
 static void send(const struct setup *s) {
     struct hl_collective *op = s->op;
-    struct hl_range whole = {0, op->args.n};
     if (op->args.root == op->args.to) return;
-    if (s->rank == op->args.root) add_out(s, op->args.to, whole);
-    if (s->rank == op->args.to) add_in(s, op->args.root, op->args.data, whole);
+    if (s->rank == op->args.root) add_out(s, op->args.to, whole(s));
+    if (s->rank == op->args.to) add_in(s, op->args.root, op->args.data, whole(s));
 }
 
 static void read_slices(const struct setup *s) {
@@ -71,12 +85,11 @@ static void read_slices(const struct setup *s) {
 
 static void all_reduce(const struct setup *s) {
     struct hl_collective *op = s->op;
-    struct hl_range whole = {0, op->args.n};
     if (op->args.one_stage) {
-        add_out(s, HL_EVERYONE, whole);
+        add_out(s, HL_EVERYONE, whole(s));
         op->reduces = op->reads_everyone = true;
-        op->own = op->sum = op->args.data;
-        op->sum_n = op->args.n;
+        op->own = op->sum = (float *)(void *)at(s, op->args.data, whole(s));
+        op->sum_n = whole(s).n;
         return;
     }
     reduce_scatter(s);
@@ -92,10 +105,9 @@ static void all_gather(const struct setup *s) {
 
 static void broadcast(const struct setup *s) {
     struct hl_collective *op = s->op;
-    struct hl_range whole = {0, op->args.n};
     op->reads_everyone = true;
-    if (s->rank == op->args.root) add_out(s, HL_EVERYONE, whole);
-    else add_in(s, op->args.root, op->args.data, whole);
+    if (s->rank == op->args.root) add_out(s, HL_EVERYONE, whole(s));
+    else add_in(s, op->args.root, op->args.data, whole(s));
 }
 
 static void gather(const struct setup *s) {
@@ -122,16 +134,14 @@ static void scatter(const struct setup *s) {
 static void all_to_all(const struct setup *s) {
     struct hl_collective *op = s->op;
     assert(op->args.n % (op->args.unit * s->n_ranks) == 0);
-    struct hl_range own = slice(s, s->rank);
-    memcpy(at(s, op->args.out, own), at(s, op->args.data, own), (size_t)own.n * s->size);
     for (int j = 1; j < s->n_ranks; j++) {
         add_out(s, peer_after(s, j), slice(s, peer_after(s, j)));
         add_in(s, peer_before(s, j), op->args.out, slice(s, peer_before(s, j)));
     }
 }
 
-void hl_collective_prepare(const struct hl_collective_args *args, int rank, int n_ranks,
-                           struct hl_collective *op) {
+void hl_collective_prepare(const struct hl_collective_args *args, struct hl_part part, int rank,
+                           int n_ranks, struct hl_collective *op) {
     static void (*const make[])(const struct setup *) = {
         [HL_ALL_REDUCE] = all_reduce, [HL_REDUCE_SCATTER] = reduce_scatter,
         [HL_ALL_GATHER] = all_gather, [HL_BROADCAST] = broadcast,
@@ -156,8 +166,7 @@ void hl_collective_prepare(const struct hl_collective_args *args, int rank, int 
     }
     assert(op->args.element_bytes > 0 && n_ranks <= HL_MAX_RANKS);
     assert(args->wire == HL_F32 || op->args.element_bytes == 4);
-    const struct setup s = {op, rank, n_ranks, op->args.element_bytes};
-    if (n_ranks == 1 && op->args.out) memcpy(args->out, args->data, (size_t)args->n * s.size);
+    const struct setup s = {op, part, rank, n_ranks, op->args.element_bytes};
     if (n_ranks > 1) make[args->kind](&s);
 }
 
@@ -169,20 +178,27 @@ bool hl_all_reduce_one_stage(int64_t n, int n_ranks) {
     return n_ranks == 2 ? n <= 16384 : n * n_ranks <= 32768;
 }
 
-struct hl_collective_cost hl_collective_cost(const struct hl_collective_args *args, int rank,
-                                             int n_ranks) {
+struct hl_load hl_collective_load(const struct hl_collective_args *args, int rank, int n_ranks) {
     struct hl_collective op;
-    struct hl_collective_cost cost = {0};
-    if (n_ranks == 1) return cost;
-    hl_collective_prepare(args, rank, n_ranks, &op);
+    struct hl_load load = {0};
+    if (n_ranks == 1) return load;
+    hl_collective_prepare(args, HL_ALL_PARTS, rank, n_ranks, &op);
     int64_t bytes = (int64_t)hl_collective_wire_bytes(&op);
     for (int i = 0; i < op.n_out; i++)
-        cost.bytes_out += op.out[i].n * bytes * (op.out[i].peer == HL_EVERYONE ? n_ranks - 1 : 1);
-    for (int i = 0; i < op.n_in; i++) cost.bytes_in += op.in[i].n * bytes;
-    if (op.reduces) cost.bytes_in += op.sum_n * bytes * (n_ranks - 1);
-    cost.rounds =
+        *(op.out[i].peer == HL_EVERYONE ? &load.out_all : &load.out_each) += op.out[i].n * bytes;
+    for (int i = 0; i < op.n_in; i++) load.in += op.in[i].n * bytes;
+    if (op.reduces) load.in += op.sum_n * bytes * (n_ranks - 1);
+    load.rounds =
         args->kind == HL_REDUCE || (args->kind == HL_ALL_REDUCE && !args->one_stage) ? 2 : 1;
-    return cost;
+    return load;
+}
+
+struct hl_collective_cost hl_collective_cost(const struct hl_collective_args *args, int rank,
+                                             int n_ranks) {
+    const struct hl_load load = hl_collective_load(args, rank, n_ranks);
+    return (struct hl_collective_cost){.rounds = load.rounds,
+                                       .bytes_out = load.out_each + load.out_all * (n_ranks - 1),
+                                       .bytes_in = load.in};
 }
 
 size_t hl_collective_wire_bytes(const struct hl_collective *op) {

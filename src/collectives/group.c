@@ -16,6 +16,8 @@ enum { PIECES = 4, LEAST_PIECE = 8192 };
 
 struct lane {
     struct hl_collective *first, *last;
+    /* Two paths: what the second one carries of the first operation, when that is split. */
+    struct hl_collective *rest, *rest_of; /* rest_of NULL: nothing */
 };
 
 struct hl_group {
@@ -23,8 +25,11 @@ struct hl_group {
     struct hl_wire *wire; /* NULL: one rank */
     const struct hl_kernels *kernels;
     int64_t timeout_ns, idle_ns; /* idle: slept since something moved */
-    int rank, n_ranks;
+    int rank, n_ranks, n_lanes;
     struct lane lanes[HL_MAX_LANES];
+    struct hl_collective *rests; /* [n_lanes]; NULL: one path */
+    struct hl_paths paths;
+    int by_hand;         /* of hl_group_set_share */
     struct hl_bf16 *own; /* [part_bytes]: this rank's part, rounded */
     enum hl_phase phase;
     int64_t step;
@@ -105,6 +110,15 @@ static enum hl_status start_helper(struct hl_group *g, struct hl_diag *diag) {
 
 /* ---- life ---- */
 
+/* One for each lane: only the first operation has a second half under way. */
+static enum hl_status make_rests(struct hl_group *g, struct hl_diag *diag) {
+    size_t n = (size_t)g->n_lanes;
+    g->rests = hl_alloc(g->mem, n, sizeof *g->rests);
+    if (!g->rests) return hl_fail_memory(diag, n * sizeof *g->rests, "operations on two paths");
+    for (int l = 0; l < g->n_lanes; l++) g->lanes[l].rest = &g->rests[l];
+    return HL_OK;
+}
+
 enum hl_status hl_group_new(struct hl_mem *mem, struct hl_wire *wire,
                             const struct hl_kernels *kernels, int64_t timeout_ns,
                             struct hl_group **out, struct hl_diag *diag) {
@@ -115,11 +129,17 @@ enum hl_status hl_group_new(struct hl_mem *mem, struct hl_wire *wire,
                            .kernels = kernels,
                            .timeout_ns = timeout_ns,
                            .rank = wire ? wire->rank : 0,
-                           .n_ranks = wire ? wire->n_ranks : 1};
+                           .n_ranks = wire ? wire->n_ranks : 1,
+                           .n_lanes = wire ? wire->n_lanes : 1,
+                           .by_hand = -1};
+    bool two_paths = wire && wire->n_paths == 2;
+    if (two_paths) g->n_lanes /= 2;
     enum hl_status status = HL_OK;
     if (wire && !(g->own = hl_alloc(mem, wire->part_bytes, 1)))
         status = hl_fail_memory(diag, wire->part_bytes, "the group of ranks");
+    if (status == HL_OK && two_paths) status = make_rests(g, diag);
     if (status == HL_OK && wire && wire->slow) status = start_helper(g, diag);
+    if (status == HL_OK && two_paths) status = hl_paths_measure(mem, g, &g->paths, diag);
     if (status == HL_OK) *out = g;
     else hl_group_free(g);
     return status;
@@ -132,12 +152,17 @@ void hl_group_free(struct hl_group *g) {
     hl_thread_join(g->helper);
     hl_mutex_free(g->lock);
     hl_free(g->mem, g->own);
+    hl_free(g->mem, g->rests);
     hl_free(g->mem, g);
 }
 
 int hl_group_rank(const struct hl_group *g) { return g ? g->rank : 0; }
 int hl_group_n_ranks(const struct hl_group *g) { return g ? g->n_ranks : 1; }
-int hl_group_n_lanes(const struct hl_group *g) { return g && g->wire ? g->wire->n_lanes : 1; }
+int hl_group_n_lanes(const struct hl_group *g) { return g ? g->n_lanes : 1; }
+const struct hl_paths *hl_group_paths(const struct hl_group *g) {
+    return g && g->rests ? &g->paths : NULL;
+}
+void hl_group_set_share(struct hl_group *g, int share) { g->by_hand = share; }
 
 void hl_group_tell(struct hl_group *g, enum hl_phase phase, int64_t step) {
     if (!g || (g->phase == phase && g->step == step)) return;
@@ -205,12 +230,12 @@ static enum hl_status explain(struct hl_group *g, enum hl_status status,
 
 static struct hl_stream read_stream(const struct hl_group *g, const struct hl_collective *op,
                                     int from) {
-    return (struct hl_stream){op->args.lane, from, op->reads_everyone ? HL_EVERYONE : g->rank};
+    return (struct hl_stream){op->lane, from, op->reads_everyone ? HL_EVERYONE : g->rank};
 }
 /* Sums of slices come directly, those of whole arrays through everyone's stream. */
 static struct hl_stream sum_stream(const struct hl_group *g, const struct hl_collective *op,
                                    int from) {
-    return (struct hl_stream){op->args.lane, from, op->args.one_stage ? HL_EVERYONE : g->rank};
+    return (struct hl_stream){op->lane, from, op->args.one_stage ? HL_EVERYONE : g->rank};
 }
 
 static bool lacks_for_sum(struct hl_group *g, const struct hl_collective *op, int rank) {
@@ -245,21 +270,30 @@ static bool concerns(struct hl_group *g, const struct hl_collective *op, int ran
     return yes;
 }
 
+/* Its other half on the second path; NULL: it has none. */
+static const struct hl_collective *rest_of(const struct hl_group *g,
+                                           const struct hl_collective *op) {
+    const struct lane *lane = &g->lanes[op->args.lane];
+    return lane->rest_of == op ? lane->rest : NULL;
+}
+
 /* The rank that holds the operation up. Others that we wait for may wait too, even for us when a
  * third one does not take what is for everyone: so it is one that waits for nobody, and of several
  * the one that is furthest behind. */
 static int awaited(struct hl_group *g, const struct hl_collective *op) {
+    const struct hl_collective *rest = rest_of(g, op);
     int64_t least = INT64_MAX;
     int rank = -1;
     for (int p = 0; p < g->n_ranks; p++) {
         struct hl_peer peer;
-        if (p == g->rank || !concerns(g, op, p)) continue;
+        if (p == g->rank || !(concerns(g, op, p) || (rest && concerns(g, rest, p)))) continue;
         g->wire->ops->peer(g->wire, p, &peer);
         int64_t at = peer.waits ? INT64_MAX : peer.step * (HL_PHASE_SHUTDOWN + 1) + peer.phase;
         if (at == least) rank = -1;
         if (at < least) least = at, rank = p;
     }
-    return rank >= 0 ? rank : first_lacking(g, op);
+    if (rank < 0) rank = first_lacking(g, op);
+    return rank < 0 && rest ? first_lacking(g, rest) : rank;
 }
 
 /* ---- progress ---- */
@@ -297,7 +331,7 @@ static int64_t piece(const struct hl_group *g, const struct hl_collective *op, i
 
 static enum hl_status send(struct hl_group *g, struct hl_collective *op, struct hl_flow *flow,
                            int64_t limit, bool *moved) {
-    struct hl_stream stream = {op->args.lane, g->rank, flow->peer};
+    struct hl_stream stream = {op->lane, g->rank, flow->peer};
     size_t size = op->args.element_bytes;
     int64_t step = piece(g, op, flow->n);
     while (flow->done < limit) {
@@ -384,24 +418,27 @@ static enum hl_status sum(struct hl_group *g, struct hl_collective *op, bool *mo
     const void *parts[HL_MAX_RANKS];
     size_t bytes = 0, first = 0;
     enum hl_status status;
+    bool all = true;
     if (op->args.one_stage && op->out[0].done <= op->sum_done) return HL_OK; /* not yet sent */
-    for (int p = 0; p < g->n_ranks; p++) {
+    for (int p = 0; p < g->n_ranks; p++) { /* all are asked for: bytes may set out only then */
         if (p == g->rank) continue;
         status = g->wire->ops->view(g->wire, sum_stream(g, op, p), &parts[p], &bytes);
-        if (status != HL_OK) return status;
-        if (first == 0) first = bytes;
-        if (bytes != first) return HL_E_FORMAT;
+        if (status < 0) return status;
+        all &= status == HL_OK;
+        if (first == 0 && status == HL_OK) first = bytes;
+        if (status == HL_OK && bytes != first) return HL_E_FORMAT;
     }
-    status = check_part(&whole, bytes, hl_collective_wire_bytes(op));
+    if (!all) return HL_PENDING;
+    status = check_part(&whole, first, hl_collective_wire_bytes(op));
     if (status != HL_OK) return status;
-    int64_t n = (int64_t)(bytes / hl_collective_wire_bytes(op));
+    int64_t n = (int64_t)(first / hl_collective_wire_bytes(op));
     if (op->args.one_stage && op->out[0].done < op->sum_done + n) return HL_OK;
     add_up(g, op, parts, n);
     for (int p = 0; p < g->n_ranks; p++)
         if (p != g->rank &&
             (status = g->wire->ops->release(g->wire, sum_stream(g, op, p))) != HL_OK)
             return status;
-    g->counts.bytes_in += (int64_t)bytes * (g->n_ranks - 1);
+    g->counts.bytes_in += (int64_t)first * (g->n_ranks - 1);
     op->sum_done += n;
     *moved = true;
     return HL_OK;
@@ -447,18 +484,40 @@ static enum hl_status advance_far(struct hl_group *g, struct hl_collective *op, 
     return HL_OK;
 }
 
+/* The first operation of a lane gets its second half, if it is split. */
+static void begin_rest(const struct hl_group *g, struct lane *lane) {
+    struct hl_collective *op = lane->first;
+    if (op->share == HL_SHARES || lane->rest_of == op) return;
+    const struct hl_part part = {op->share, HL_SHARES};
+    hl_collective_prepare(&op->args, part, g->rank, g->n_ranks, lane->rest);
+    lane->rest->lane = op->lane + g->n_lanes;
+    lane->rest_of = op;
+}
+
+/* busy: of each path. A second half that has not begun comes before all that is behind it. */
+static void occupy_paths(const struct hl_group *g, const struct lane *lane,
+                         const struct hl_collective *op, struct busy busy[2]) {
+    occupy(g, op, &busy[op->lane >= g->n_lanes]);
+    if (lane->rest_of == op) occupy(g, lane->rest, &busy[1]);
+    else if (op->share < HL_SHARES) busy[1] = (struct busy){UINT64_MAX, UINT64_MAX, UINT64_MAX};
+}
+
 /* Operations end in order. On a slow wire later ones begin in streams that earlier ones have done
  * with: while one waits for sums, the next one's parts fill the link. */
 static enum hl_status advance_lane(struct hl_group *g, struct lane *lane, bool *moved) {
-    struct busy busy = {0};
+    struct busy busy[2] = {{0}};
     for (struct hl_collective *op = lane->first, *next; op; op = next) {
         next = op->next;
-        enum hl_status status = advance_far(g, op, &busy, moved);
+        if (op == lane->first) begin_rest(g, lane);
+        enum hl_status status = advance_far(g, op, &busy[op->lane >= g->n_lanes], moved);
+        if (status == HL_OK && lane->rest_of == op)
+            status = advance_far(g, lane->rest, &busy[1], moved);
         if (status != HL_OK) return status;
-        if (op == lane->first && done(op)) {
+        if (op == lane->first && done(op) && (!lane->rest_of || done(lane->rest))) {
             lane->first = next;
+            lane->rest_of = NULL;
             finish(g, op, HL_OK);
-        } else if (g->wire->slow) occupy(g, op, &busy);
+        } else if (g->wire->slow) occupy_paths(g, lane, op, busy);
         else break;
     }
     return lane->first ? HL_PENDING : HL_OK;
@@ -466,12 +525,14 @@ static enum hl_status advance_lane(struct hl_group *g, struct lane *lane, bool *
 
 /* Operations in flight end: their memory is the caller's again. */
 static void end_all(struct hl_group *g, enum hl_status status) {
-    for (int l = 0; l < g->wire->n_lanes; l++)
+    for (int l = 0; l < g->n_lanes; l++) {
+        g->lanes[l].rest_of = NULL;
         while (g->lanes[l].first) {
             struct hl_collective *lost = g->lanes[l].first;
             g->lanes[l].first = lost->next;
             finish(g, lost, status);
         }
+    }
 }
 
 /* Nothing works any more: operations in flight end with the status, and so does every later one. */
@@ -501,7 +562,7 @@ static void tell_waiting(struct hl_group *g, int rank) {
 static bool advance_all(struct hl_group *g, struct hl_collective **oldest_out) {
     bool moved = false;
     *oldest_out = NULL;
-    for (int l = 0; l < g->wire->n_lanes && g->broke.status == HL_OK; l++) {
+    for (int l = 0; l < g->n_lanes && g->broke.status == HL_OK; l++) {
         enum hl_status status = advance_lane(g, &g->lanes[l], &moved);
         if (status < 0) give_up(g, status, g->lanes[l].first);
         else if (status == HL_PENDING && !*oldest_out) *oldest_out = g->lanes[l].first;
@@ -539,14 +600,39 @@ bool hl_collectives_done(const struct hl_collective *ops, int n) {
     return true;
 }
 
+/* What does not travel of an operation with an out. */
+static void copy_own(const struct hl_collective_args *args, int rank, int n_ranks) {
+    bool apart = args->kind == HL_REDUCE_SCATTER && args->out && n_ranks == 1;
+    if (args->kind != HL_ALL_TO_ALL && !apart) return;
+    int64_t unit = args->unit ? args->unit : HL_SLICE_UNIT;
+    struct hl_range own = hl_slice(args->n, unit, rank, n_ranks);
+    size_t at = (size_t)own.offset * args->element_bytes;
+    memcpy((char *)args->out + at, (char *)args->data + at, (size_t)own.n * args->element_bytes);
+}
+
+/* Its flows, for the first path that it takes. */
+static void prepare(const struct hl_group *g, const struct hl_collective_args *args,
+                    struct hl_collective *op) {
+    struct hl_part part = HL_ALL_PARTS;
+    int share = HL_SHARES;
+    if (g && g->rests)
+        share = g->by_hand >= 0 ? g->by_hand : hl_path_share(&g->paths, args, g->n_ranks);
+    if (args->kind == HL_BARRIER && share < HL_SHARES) share = 0; /* nothing to split */
+    if (share > 0) part.to = share;
+    hl_collective_prepare(args, part, hl_group_rank(g), hl_group_n_ranks(g), op);
+    op->share = part.to;
+    op->lane = args->lane + (share > 0 ? 0 : g->n_lanes);
+}
+
 void hl_collective_start(struct hl_group *g, const struct hl_collective_args *args,
                          struct hl_collective *op) {
-    hl_collective_prepare(args, hl_group_rank(g), hl_group_n_ranks(g), op);
+    prepare(g, args, op);
+    copy_own(args, hl_group_rank(g), hl_group_n_ranks(g));
     if (hl_group_n_ranks(g) == 1) {
         op->status = HL_OK;
         return;
     }
-    assert(args->lane >= 0 && args->lane < g->wire->n_lanes);
+    assert(args->lane >= 0 && args->lane < g->n_lanes);
     take(g);
     op->status = g->broke.status != HL_OK ? g->broke.status : HL_PENDING;
     if (op->status == HL_PENDING) {

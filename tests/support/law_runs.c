@@ -171,6 +171,8 @@ static enum hl_status make_and_train(struct rank_run *k, struct hl_group **group
     enum hl_status status = hl_kernels_get(HL_F32, &kernels, diag);
     if (status == HL_OK)
         status = hl_group_new(&k->probe->mem, k->r->wire, kernels, timeout_ns, group, diag);
+    if (status == HL_OK && hl_group_paths(*group))
+        hl_group_set_share(*group, HL_SHARES * 2 / 3); /* both, and the same parts in each run */
     setup.group = *group;
     if (p->fail_at && p->failing_rank == k->r->rank)
         k->probe->fail_at = k->probe->n_taken + p->fail_at;

@@ -300,7 +300,7 @@ static void test_each_rule_is_needed(void **state) {
     (void)state;
     for (enum shadow_rule rule = SHADOW_ALL_KEPT + 1; rule < SHADOW_RULES; rule++) {
         char words[500];
-        int n_caught = 0, n = 0, most = soak() ? 2000 : 800;
+        int n_caught = 0, n = 0, most = soak() ? 5000 : 3000;
         while (n < most && (n_caught == 0 || soak())) {
             n++;
             n_caught += !holds((uint64_t)n, rule, n % 2, false, words);
