@@ -266,6 +266,9 @@ static enum hl_status run(struct bench *b, struct hl_diag *diag) {
     if (status == HL_OK) status = ranks_open_wire(&b->ranks, &b->options.ranks, diag);
     if (status != HL_OK) return status;
     b->talk.wire = b->ranks.wire;
+    if (b->talk.wire->n_paths > 1)
+        return hl_fail(diag, HL_E_USER, "%s is two wires: measure one after the other with --wire",
+                       b->talk.wire->name);
     b->talk.timeout_ns = b->ranks.place.timeout_ns;
     hl_signal_ignore_pipe();
     status = measure_all(b, diag);

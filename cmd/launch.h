@@ -40,7 +40,7 @@ struct launch {
     int first_rank, n_ranks; /* of this machine's; of all */
     bool far;                /* there are ranks on other machines */
     bool emulated;           /* each rank on a host of emulated.h */
-    char address[HL_ADDRESS_CAPACITY], token[HL_TOKEN_CAPACITY];
+    char address[HL_ADDRESS_CAPACITY], token[HL_TOKEN_CAPACITY]; /* of the wire, "POOL+HOST:PORT" */
     int port_socket; /* keeps the address's port free for rank 0 until this process ends; 0: none */
 };
 
@@ -53,6 +53,9 @@ enum hl_status launch_local(struct launch *launch, int *exit_out,
 enum hl_status launch_mpi(struct launch *launch, int *exit_out, struct hl_diag *diag) HL_MUST_CHECK;
 enum hl_status launch_hosts(struct launch *launch, int *exit_out,
                             struct hl_diag *diag) HL_MUST_CHECK;
+
+/* Is the wire this one, or one of two ("pool+wan")? */
+bool launch_is_over(const struct launch *launch, const char *wire);
 
 /* The path of this program, for ranks. errors HL_E_IO */
 enum hl_status launch_find_program(struct launch *launch, struct hl_diag *diag) HL_MUST_CHECK;

@@ -10,6 +10,12 @@
 #include "report/append.h"
 #include "train/folder.h"
 
+bool launch_is_over(const struct launch *l, const char *wire) {
+    size_t n = strlen(wire);
+    const char *at = strstr(l->wire, wire);
+    return at && (at == l->wire || at[-1] == '+') && (!at[n] || at[n] == '+');
+}
+
 /* ---- words and variables ---- */
 
 enum hl_status launch_find_program(struct launch *l, struct hl_diag *diag) {

@@ -119,8 +119,8 @@ static void print_command(const struct hosts *x, const struct host *h, bool resu
                   h->first, l->n_ranks);
     hl_buf_printf(out, " --timeout %lld", (long long)(l->timeout_ns / 1000000000));
     quote_flag(out, "wire", l->wire);
-    if (!strcmp(l->wire, "pool")) quote_flag(out, "pool", l->options.pool);
-    else
+    if (launch_is_over(l, "pool")) quote_flag(out, "pool", l->options.pool);
+    if (launch_is_over(l, "wan"))
         quote_flag(out, "rdzv_endpoint",
                    *l->options.rdzv_endpoint ? l->options.rdzv_endpoint : l->address);
     if (*l->interface) quote_flag(out, "interface", l->interface);

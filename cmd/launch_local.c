@@ -197,9 +197,15 @@ static enum hl_status prepare_elastic(struct local *x, struct hl_diag *diag) {
 
 /* ---- where they meet ---- */
 
-static enum hl_status address_too_long(const struct launch *l, struct hl_diag *diag) {
-    return hl_fail(diag, HL_E_USER, "pool: an address of more than %zu characters",
-                   sizeof l->address - 1);
+/* In front of where ranks meet, if they do. */
+static enum hl_status set_pool_address(struct launch *l, const char *pool, struct hl_diag *diag) {
+    char meeting[HL_ADDRESS_CAPACITY] = "";
+    if (launch_is_over(l, "wan")) (void)snprintf(meeting, sizeof meeting, "+%s", l->address);
+    int n = snprintf(l->address, sizeof l->address, "%s%s", pool, meeting);
+    return n < (int)sizeof l->address
+               ? HL_OK
+               : hl_fail(diag, HL_E_USER, "pool: an address of more than %zu characters",
+                         sizeof l->address - 1);
 }
 
 /* A rank whose heart stops is dead after three seconds, or sooner when less patience was asked for.
@@ -217,22 +223,19 @@ static enum hl_status make_pool(struct local *x, struct hl_diag *diag) {
                                            .dead_after_ns =
                                                l->timeout_ns < silence ? l->timeout_ns : silence};
     enum hl_status status = hl_pool_wire_new(l->mem, &spec, &x->pool, diag);
-    if (status != HL_OK) return status;
-    int n = snprintf(l->address, sizeof l->address, "%s", x->pool->address);
-    return n < (int)sizeof l->address ? HL_OK : address_too_long(l, diag);
+    return status == HL_OK ? set_pool_address(l, x->pool->address, diag) : status;
 }
 
 /* On several machines the launcher of rank 0 owns the job. Ranks here wait for it to begin; they
  * are not buried, their hearts stop. */
 static enum hl_status find_pool(struct launch *l, struct hl_diag *diag) {
-    int n = snprintf(l->address, sizeof l->address, "%s", l->options.pool);
-    return n < (int)sizeof l->address ? HL_OK : address_too_long(l, diag);
+    return set_pool_address(l, l->options.pool, diag);
 }
 
 /* What this machine's ranks left in a pool of several, only this machine sees to be gone. */
 static void tidy(const struct local *x) {
     struct hl_pool *pool;
-    if (!x->l->far || strcmp(x->l->wire, "pool") != 0) return;
+    if (!x->l->far || !launch_is_over(x->l, "pool")) return;
     if (hl_pool_attach(x->l->mem, x->l->options.pool, false, 0, &pool, NULL) != HL_OK) return;
     hl_pool_forget_gone(pool);
     hl_pool_close(pool);
@@ -250,10 +253,9 @@ static void sweep(struct launch *l) {
 }
 
 static enum hl_status meet(struct local *x, struct hl_diag *diag) {
-    if (!strcmp(x->l->wire, "wan")) return launch_meet(x->l, diag);
-    if (strcmp(x->l->wire, "pool") != 0) return HL_OK;
-    enum hl_status status = launch_meet(x->l, diag);
-    if (status != HL_OK) return status;
+    bool pool = launch_is_over(x->l, "pool");
+    enum hl_status status = pool || launch_is_over(x->l, "wan") ? launch_meet(x->l, diag) : HL_OK;
+    if (status != HL_OK || !pool) return status;
     return x->l->first_rank == 0 ? make_pool(x, diag) : find_pool(x->l, diag);
 }
 
@@ -311,7 +313,7 @@ enum hl_status launch_local(struct launch *l, int *exit_out, struct hl_diag *dia
     struct local x = {.l = l};
     enum hl_status status = launch_logs_new(l, (int)l->options.n, &x.logs, diag);
     hl_signal_ignore_pipe(); /* a reader of our lines may go; the ranks go on */
-    if (!strcmp(l->wire, "pool")) sweep(l);
+    if (launch_is_over(l, "pool")) sweep(l);
     if (status == HL_OK) status = launch_attempts(l, attempt, &x, exit_out, diag);
     launch_logs_free(x.logs);
     return status;

@@ -35,12 +35,12 @@ static enum hl_status count_nodes(struct launch *l, struct hl_diag *diag) {
 
 /* Several machines: over TCP, or in a pool that all of them map. */
 static enum hl_status check_far(const struct launch *l, struct hl_diag *diag) {
-    bool pool = !strcmp(l->wire, "pool");
+    bool pool = launch_is_over(l, "pool");
     if (pool && !*l->options.pool)
         return hl_fail(diag, HL_E_USER,
                        "pool: which one do all machines map? --pool POOL, made with 'halley pool "
                        "create'; without one, ranks of several machines meet over --wire wan");
-    if (pool || !strcmp(l->wire, "wan")) return HL_OK;
+    if (pool || launch_is_over(l, "wan")) return HL_OK;
     return hl_fail(diag, HL_E_USER,
                    "wire: launch joins several machines over wan, or over a pool that they share; "
                    "for '%s' start the command there by mpirun or srun",
@@ -130,7 +130,7 @@ static enum hl_status find_token(struct launch *l, struct hl_diag *diag) {
 }
 
 enum hl_status launch_meet(struct launch *l, struct hl_diag *diag) {
-    bool pool = !strcmp(l->wire, "pool");
+    bool pool = !launch_is_over(l, "wan");
     if (pool && !*l->options.hosts && !l->options.secret_on_stdin) return HL_OK;
     enum hl_status status = pool || *l->options.hosts ? HL_OK : find_address(l, diag);
     return status == HL_OK ? find_token(l, diag) : status;

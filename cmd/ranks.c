@@ -181,6 +181,20 @@ bool ranks_come_back(struct ranks *r, enum hl_status status, const struct hl_dia
     return true;
 }
 
+/* What decides which operations take which of two paths. */
+static void say_paths(struct ranks *r) {
+    const struct hl_paths *paths = hl_group_paths(r->group);
+    struct hl_log log = ranks_log(r);
+    if (!paths) return;
+    for (int i = 0; i < 2; i++)
+        hl_log(&log, HL_LOG_INFO,
+               "%s path of %s: %.0f us a round, %.0f MB/s to single ranks, %.0f MB/s to all",
+               i ? "second" : "first", r->wire->name, paths->path[i].latency_s * 1e6,
+               paths->path[i].each_bytes_per_s * 1e-6, paths->path[i].all_bytes_per_s * 1e-6);
+    hl_log(&log, HL_LOG_INFO, "both at once take %.2f times as long as they should",
+           paths->together);
+}
+
 enum hl_status ranks_open(struct ranks *r, const struct rank_options *options,
                           struct hl_diag *diag) {
     const struct hl_kernels *kernels;
@@ -195,6 +209,7 @@ enum hl_status ranks_open(struct ranks *r, const struct rank_options *options,
     if (status != HL_OK) return status;
     hl_group_on_tell(r->group, told, r);
     told(r, HL_PHASE_START, 0);
+    say_paths(r);
     return count_sharing(r, diag);
 }
 

@@ -31,6 +31,16 @@ for i in 0 1 2 3 4 5; do free $((port + i)) || port=$((20000 + RANDOM % 12000));
 expect 0 'step 6/6' "$halley" launch -n 3 --wire wan train $small --max_steps 6 --output_dir local
 same local
 
+# a pool and TCP at once
+expect 0 'second path of pool+wan' "$halley" launch -n 3 --wire pool+wan train $small --max_steps 6 --output_dir both
+same both
+expect 2 'did you mean pool+wan' "$halley" launch -n 3 --wire pool+wna train $small --output_dir none
+expect 2 'is two wires' "$halley" launch -n 2 --wire pool+wan bench-net
+expect 2 'POOL+HOST:PORT' env HALLEY_WIRE=pool+wan HALLEY_ADDRESS=pool RANK=0 WORLD_SIZE=2 "$halley" train $small --output_dir none
+HALLEY_FAULT=kill:1:forward:3 "$halley" launch -n 3 --wire pool+wan train $small --max_steps 6 --output_dir killed-both > log 2>&1
+[ $? = 137 ] || fail "a rank killed over pool+wan: $(cat log)"
+said "killed over pool+wan" '^\[rank [02]\] halley train: .*rank 1 \(host .*; last seen: forward of step 3\)'
+
 # one command for each rank, torchrun's variables, in any order
 export HALLEY_TOKEN=0123456789abcdef0123456789abcdef
 for rank in 2 1 0; do
@@ -190,6 +200,11 @@ if unshare -u -p -f --kill-child --mount-proc true 2> /dev/null; then
     rm -rf run; timeout 100 "$halley" launch --hosts hosts --pool $pool train $small --max_steps 6 --output_dir run > log 2>&1 || fail "a shared pool: $(cat log)"
     same run
     said "a shared pool" '^\[far2\] rank 2 pid'
+    # the same with TCP beside it
+    rm -rf run; timeout 100 "$halley" launch --hosts hosts --pool $pool --wire pool+wan --rdzv_endpoint 127.0.0.1:$((port + 3)) \
+        train $small --max_steps 6 --output_dir run > log 2>&1 || fail "a shared pool and TCP: $(cat log)"
+    same run
+    said "a shared pool and TCP" 'second path of pool\+wan'
     # a rank is killed on either machine: it is named, and the pool serves again at once
     for rank in 2 0; do
         HALLEY_FAULT=kill:$rank:forward:3 timeout 100 "$halley" launch --hosts hosts --pool $pool train $small --max_steps 6 --output_dir killed$rank > log 2>&1
