@@ -1,12 +1,17 @@
 /* Collectives between processes of this machine over a pool. Answers questions, as bench_worker
- * does: usage: bench_collectives RANKS [PART_BYTES [MODE | HOST CARD LATENCY_US]] prints "ready
+ * does: usage: bench_collectives RANKS [PART_BYTES [MODE | HOST CARD LATENCY_US [HOST:PORT]]]
+ * prints "ready
  * ...", then for each line "KIND BYTES" the seconds of one call: by the slowest rank, the median of
  * a few batches. KIND: see `kinds`. BYTES: of the whole vector, which is cut to a multiple of 16
  * floats for each rank. KIND copy and pass are limits: each rank copies so many of its own bytes;
  * each reads so many that another one has just written. With MODE write-back the pool is used as
  * one without coherence. With HOST (bytes/s of a host's link to the pool, each way), CARD (bytes/s
  * of one of six cards) and LATENCY_US the pool is that of an emulated rack: rack.h, without
- * coherence. */
+ * coherence. With HOST:PORT rank r lives in the network namespace hr (hosts.py) and has two paths:
+ * that pool, and wan, whose ranks meet there; "share-KIND BYTES" then answers how much the pool
+ * carries, of HL_SHARES. */
+#include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +22,7 @@
 #include "halley/collective.h"
 #include "pairs.h"
 #include "rack.h"
+#include "wires/pair.h"
 #include "wires/pool.h"
 #include "wires/wires.h"
 
@@ -37,6 +43,7 @@ struct setting {
     const struct hl_pool *pool;
     struct rack_card *cards; /* NULL: the pool as it is */
     struct rack_spec rack;
+    const char *meeting; /* on the NICs; NULL: the pool alone */
     int n_ranks;
     char *passed; /* [n_ranks][MOST_BYTES], shared */
 };
@@ -57,16 +64,20 @@ static int batch_size(int64_t bytes) {
     return bytes <= 65536 ? 100 : bytes <= (1 << 20) ? 20 : bytes <= (16 << 20) ? 4 : 1;
 }
 
-static double measure(struct hl_group *g, const struct question *q, float *data) {
-    int ranks = hl_group_n_ranks(g), times = batch_size(q->bytes);
+static struct hl_collective_args args_of(const struct question *q, int ranks, float *data) {
     int64_t n = q->bytes / (int64_t)sizeof *data, unit = (int64_t)HL_SLICE_UNIT * ranks;
     n = n / unit * unit;
-    const struct hl_collective_args args = {.kind = kinds[q->kind].kind,
-                                            .data = data,
-                                            .out = data + MOST_BYTES / sizeof *data,
-                                            .n = n,
-                                            .element_bytes = sizeof *data,
-                                            .one_stage = hl_all_reduce_one_stage(n, ranks)};
+    return (struct hl_collective_args){.kind = kinds[q->kind].kind,
+                                       .data = data,
+                                       .out = data + MOST_BYTES / sizeof *data,
+                                       .n = n,
+                                       .element_bytes = sizeof *data,
+                                       .one_stage = hl_all_reduce_one_stage(n, ranks)};
+}
+
+static double measure(struct hl_group *g, const struct question *q, float *data) {
+    int ranks = hl_group_n_ranks(g), times = batch_size(q->bytes);
+    const struct hl_collective_args args = args_of(q, ranks, data);
     double batches[BATCHES];
     run(g, &args);
     for (int b = 0; b < BATCHES; b++) {
@@ -108,21 +119,67 @@ static double limit(const struct setting *x, struct hl_group *g, const struct qu
     return median(batches, BATCHES);
 }
 
-/* Rank 0 reads the question and tells the others. */
-static struct question next_question(struct hl_group *g) {
+static struct question parse(const char *word, long long bytes) {
+    struct question q = {-1, 0};
+    for (int k = 0; k < N_KINDS; k++)
+        if (!strcmp(word, kinds[k].name)) q = (struct question){k, bytes};
+    if (!strcmp(word, "copy")) q = (struct question){COPY, bytes};
+    if (!strcmp(word, "pass")) q = (struct question){PASS, bytes};
+    return q;
+}
+
+/* What needs no other rank is answered here. */
+static struct question read_question(struct hl_group *g) {
+    static const char share[] = "share-";
+    const size_t n_share = sizeof share - 1;
     struct question q = {-1, 0};
     char line[64], word[32];
     long long bytes;
-    if (hl_group_rank(g) == 0 && fgets(line, sizeof line, stdin) &&
-        sscanf(line, "%31s %lld", word, &bytes) == 2 && bytes >= 0 && bytes <= MOST_BYTES) {
-        for (int k = 0; k < N_KINDS; k++)
-            if (!strcmp(word, kinds[k].name)) q = (struct question){k, bytes};
-        if (!strcmp(word, "copy")) q = (struct question){COPY, bytes};
-        if (!strcmp(word, "pass")) q = (struct question){PASS, bytes};
+    while (fgets(line, sizeof line, stdin) && sscanf(line, "%31s %lld", word, &bytes) == 2 &&
+           bytes >= 0 && bytes <= MOST_BYTES) {
+        if (strncmp(word, share, n_share) != 0) return parse(word, bytes);
+        q = parse(word + n_share, bytes);
+        if (q.kind < 0 || q.kind >= N_KINDS || !hl_group_paths(g)) die("no such share");
+        const struct hl_collective_args args = args_of(&q, hl_group_n_ranks(g), NULL);
+        printf("%d\n", hl_path_share(hl_group_paths(g), &args, hl_group_n_ranks(g)));
+        (void)fflush(stdout);
     }
+    return (struct question){-1, 0};
+}
+
+/* Rank 0 tells the others. */
+static struct question next_question(struct hl_group *g) {
+    struct question q = {-1, 0};
+    if (hl_group_rank(g) == 0) q = read_question(g);
     run(g, &(struct hl_collective_args){
                .kind = HL_BROADCAST, .data = &q, .n = sizeof q, .element_bytes = 1});
     return q;
+}
+
+/* From here on this process's network is that of its host. */
+static void enter_host(int rank) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/run/netns/h%d", rank);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || setns(file, CLONE_NEWNET)) die(path);
+    (void)close(file);
+}
+
+static struct hl_wire *add_nic(const struct setting *x, struct hl_wire *pool) {
+    const struct hl_wire_place place = {.rank = pool->rank,
+                                        .n_ranks = pool->n_ranks,
+                                        .n_lanes = pool->n_lanes,
+                                        .part_bytes = x->pool->head.job.part_bytes,
+                                        .address = x->meeting,
+                                        .token = "of a benchmark, no secret",
+                                        .timeout_ns = 20000000000};
+    struct hl_wire *wan, *both;
+    struct hl_diag diag = {0};
+    enter_host(pool->rank);
+    if (hl_wire_wan.open(hl_mem_default(), &place, &wan, &diag) != HL_OK ||
+        hl_wire_pair(hl_mem_default(), pool, wan, &both, &diag) != HL_OK)
+        die(diag.text);
+    return both;
 }
 
 static struct hl_wire *open_wire(const struct setting *x, int rank) {
@@ -137,7 +194,18 @@ static struct hl_wire *open_wire(const struct setting *x, int rank) {
     int slots = (int)x->pool->head.job.n_slots;
     wire = rack_new(hl_mem_default(), wire, &x->rack, x->cards, slots);
     if (!wire) die("memory is short");
-    return wire;
+    return x->meeting ? add_nic(x, wire) : wire;
+}
+
+static void print_ready(const struct setting *x, const struct hl_group *g) {
+    const struct hl_paths *p = hl_group_paths(g);
+    printf("ready %d processes, parts of %zu KiB", x->n_ranks, x->pool->head.job.part_bytes >> 10);
+    for (int i = 0; i < 2 && p; i++)
+        printf(", %s: %.0f us, %.0f MB/s to one, %.0f to all", i ? "wan" : "pool",
+               p->path[i].latency_s * 1e6, p->path[i].each_bytes_per_s * 1e-6,
+               p->path[i].all_bytes_per_s * 1e-6);
+    if (p) printf(", both at once %.2f times as long as they should", p->together);
+    printf("\n");
 }
 
 static void rank_main(const struct setting *x, int rank) {
@@ -152,9 +220,7 @@ static void rank_main(const struct setting *x, int rank) {
     if (!data) die("memory is short");
     memset(data, 0, MOST_BYTES);
     run(g, &(struct hl_collective_args){.kind = HL_BARRIER});
-    if (rank == 0)
-        printf("ready %d processes, parts of %zu KiB\n", x->n_ranks,
-               x->pool->head.job.part_bytes >> 10);
+    if (rank == 0) print_ready(x, g);
     for (;;) {
         (void)fflush(stdout);
         struct question q = next_question(g);
@@ -183,9 +249,10 @@ int main(int argc, char **argv) {
     struct hl_pool *pool;
     struct hl_diag diag = {0};
     bool write_back = argc == 4 && !strcmp(argv[3], "write-back");
-    if (n < 2 || n > HL_MAX_RANKS || (argc > 3 && argc != 6 && !write_back))
+    if (n < 2 || n > HL_MAX_RANKS || (argc > 3 && argc != 6 && argc != 7 && !write_back))
         die("see the head of bench/bench_collectives.c");
-    if (argc == 6) read_rack(argv + 3, &x);
+    if (argc >= 6) read_rack(argv + 3, &x);
+    if (argc == 7) x.meeting = argv[6];
     x.passed = mmap(NULL, (size_t)n * MOST_BYTES, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (x.passed == MAP_FAILED) die("memory is short");

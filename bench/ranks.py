@@ -143,6 +143,8 @@ def collective(kind, size, ranks, mine, flushed, peers, gloo, table):
     question = f"{kind} {size}"
     times = {name: worker.ask(question) for name, worker in peers.items() if kind == "all-reduce" or name == "default"}
     best = min(times, key=times.get)
+    share = int(mine.ask(f"share-{question}"))
+    path = {0: "NIC", SHARES: "pool"}.get(share, f"{share}/{SHARES} pool")
     mine.ask(question)
     pairs = in_turn(lambda: mine.ask(question), lambda: peers[best].ask(question))
     a, b = (statistics.median(x) for x in zip(*pairs))
@@ -298,6 +300,7 @@ def enter(name):
 # Real rates by 50: a host's link to the pool 20 GB/s each way, a card 20 GB/s, the NIC 15 GB/s; the pool's latency 0.7 us.
 RACK_HOSTS, POOL_RATE, CARD_RATE, NIC_RATE, LATENCY_US = 3, 400e6, 400e6, 300e6, 35
 RACK_ROUNDS = min(ROUNDS, 3)
+SHARES, RACK_PORT = 64, 29600
 RACK_SIZES = [256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 # Published for a pool of six cards beside 200 Gbit/s InfiniBand, the mean over 1 MB to 4 GB (arXiv:2602.22457).
 PUBLISHED = {"all-gather": 1.34, "broadcast": 1.84, "gather": 1.94, "scatter": 1.055, "all-reduce": 1.5, "reduce-scatter": 1.43,
@@ -329,8 +332,8 @@ def rack_case(kind, size, mine, peers):
     pairs = in_turn(lambda: mine.ask(question), lambda: peers[best].ask(question), RACK_ROUNDS)
     a, b = (statistics.median(x) for x in zip(*pairs))
     ratios = [q / p for p, q in pairs]
-    say(f"  {kind:14} {size >> 10:6} KiB  {a * 1e3:8.2f} ms; Open MPI ({best}) {b * 1e3:8.2f} ms: {statistics.median(ratios):5.2f}x")
-    return {"kind": kind, "bytes": size, "seconds": a, "mpi_seconds": b, "mpi_algorithms": best, "ratio": statistics.median(ratios),
+    say(f"  {kind:14} {size >> 10:6} KiB  {a * 1e3:8.2f} ms by {path:10}; Open MPI ({best}) {b * 1e3:8.2f} ms: {statistics.median(ratios):5.2f}x")
+    return {"kind": kind, "bytes": size, "path": path, "seconds": a, "mpi_seconds": b, "mpi_algorithms": best, "ratio": statistics.median(ratios),
             "ratios": ratios}
 
 
@@ -339,7 +342,7 @@ def mean(ratios):
 
 
 def rack():
-    """Collectives of three hosts over the pool of an emulated rack, beside Open MPI over its NICs."""
+    """Collectives of three hosts over pool and NICs of an emulated rack, beside Open MPI over its NICs."""
     if not hosts.inside():
         hosts.check()
         build_mpi()
@@ -350,8 +353,10 @@ def rack():
     size = RACK_SIZES[-1]
     nic = size / min(peers["default"].ask(f"send {size}") for _ in range(3))
     say(f"  a host's link: pool {POOL_RATE / 1e6:.0f} MB/s, NIC {NIC_RATE / 1e6:.0f} MB/s, of which a message gets {nic / 1e6:.0f}")
-    ours = [os.path.join(BUILD, "bench", "bench_collectives"), *(str(x) for x in (RACK_HOSTS, 131072, POOL_RATE, CARD_RATE, LATENCY_US))]
+    ours = [os.path.join(BUILD, "bench", "bench_collectives"), *(str(x) for x in (RACK_HOSTS, 131072, POOL_RATE, CARD_RATE, LATENCY_US)),
+            f"{net.address(0)}:{RACK_PORT}"]
     with Worker(ours, {"OMP_NUM_THREADS": "1"}) as mine:
+        say(f"  {mine.about}")
         about = peers["default"].about
         table = [rack_case(kind, size, mine, peers) for kind in PUBLISHED for size in RACK_SIZES]
     for worker in peers.values():
