@@ -111,38 +111,76 @@ static double sum_squares(int64_t n, const float *x) {
     return hl_sum_over_chunks(n, x, sum_squares_chunk);
 }
 
-static void to_bf16(int64_t n, const float *x, struct hl_bf16 *y) {
-#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+/* These four run once for each part of a collective, often a small one: opening a parallel region
+ * takes 0.3 us even for one thread, so theirs begin with plain calls of the pieces. */
+static void to_bf16_piece(int64_t n, const float *x, struct hl_bf16 *y) {
     for (int64_t i = 0; i < n; i += W)
         vf_store_bf16(y + i, vf_load(x + i, lanes(n, i)), lanes(n, i));
 }
 
-static void from_bf16(int64_t n, const struct hl_bf16 *x, float *y) {
-#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
+static void to_bf16(int64_t n, const float *x, struct hl_bf16 *y) {
+    if (n <= HL_SERIAL_BELOW) {
+        to_bf16_piece(n, x, y);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += PIECE) to_bf16_piece(hl_min(PIECE, n - i), x + i, y + i);
+}
+
+static void from_bf16_piece(int64_t n, const struct hl_bf16 *x, float *y) {
     for (int64_t i = 0; i < n; i += W)
         vf_store(y + i, vf_load_bf16(x + i, lanes(n, i)), lanes(n, i));
 }
 
-static void sum_parts(int64_t n, int n_parts, const float *const *parts, float *y) {
-#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
-    for (int64_t i = 0; i < n; i += W) {
-        const int64_t k = lanes(n, i);
+static void from_bf16(int64_t n, const struct hl_bf16 *x, float *y) {
+    if (n <= HL_SERIAL_BELOW) {
+        from_bf16_piece(n, x, y);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += PIECE) from_bf16_piece(hl_min(PIECE, n - i), x + i, y + i);
+}
+
+static void sum_parts_piece(int64_t first, int64_t end, int n_parts, const float *const *parts,
+                            float *y) {
+    for (int64_t i = first; i < end; i += W) {
+        const int64_t k = lanes(end, i);
         vf sum = vf_load(parts[0] + i, k);
         for (int p = 1; p < n_parts; p++) sum = vf_add(sum, vf_load(parts[p] + i, k));
         vf_store(y + i, sum, k);
     }
 }
 
-static void sum_parts_bf16(int64_t n, int n_parts, const struct hl_bf16 *const *parts, float *y) {
-#pragma omp parallel for schedule(static) if (n > HL_SERIAL_BELOW)
-    for (int64_t i = 0; i < n; i += W) {
-        const int64_t k = lanes(n, i);
+static void sum_parts(int64_t n, int n_parts, const float *const *parts, float *y) {
+    if (n <= HL_SERIAL_BELOW) {
+        sum_parts_piece(0, n, n_parts, parts, y);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += PIECE)
+        sum_parts_piece(i, hl_min(i + PIECE, n), n_parts, parts, y);
+}
+
+static void sum_parts_bf16_piece(int64_t first, int64_t end, int n_parts,
+                                 const struct hl_bf16 *const *parts, float *y) {
+    for (int64_t i = first; i < end; i += W) {
+        const int64_t k = lanes(end, i);
         vf sum = vf_load_bf16(parts[0] + i, k);
         for (int p = 1; p < n_parts; p++) sum = vf_add(sum, vf_load_bf16(parts[p] + i, k));
         struct hl_bf16 rounded[W];
         vf_store_bf16(rounded, sum, k);
         vf_store(y + i, vf_load_bf16(rounded, k), k);
     }
+}
+
+static void sum_parts_bf16(int64_t n, int n_parts, const struct hl_bf16 *const *parts, float *y) {
+    if (n <= HL_SERIAL_BELOW) {
+        sum_parts_bf16_piece(0, n, n_parts, parts, y);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += PIECE)
+        sum_parts_bf16_piece(i, hl_min(i + PIECE, n), n_parts, parts, y);
 }
 
 static void add(int64_t n, const float *x, float *y) {
