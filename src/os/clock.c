@@ -6,11 +6,13 @@
 
 #include "os/cgroup.h"
 
-int64_t hl_clock_ns(void) {
+static int64_t read_ns(clockid_t clock) {
     struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    (void)clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+int64_t hl_clock_ns(void) { return read_ns(CLOCK_MONOTONIC); }
+int64_t hl_clock_coarse_ns(void) { return read_ns(CLOCK_MONOTONIC_COARSE); }
 
 double hl_clock_wall_seconds(void) {
     struct timespec now;

@@ -2,6 +2,7 @@
 #include "os/futex.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,3 +24,5 @@ void hl_sleep_ns(int64_t ns) {
     const struct timespec time = duration(ns);
     (void)nanosleep(&time, NULL);
 }
+
+void hl_let_others_run(void) { (void)sched_yield(); }

@@ -10,5 +10,7 @@ void hl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns);
 void hl_futex_wake(const uint32_t *word);
 /* Sleep without a word to wait for. */
 void hl_sleep_ns(int64_t ns);
+/* Whoever else wants this processor goes first; returns at once when nobody does. */
+void hl_let_others_run(void);
 
 #endif

@@ -25,7 +25,7 @@ struct pool_wire {
     struct hl_beat *heart;
     int rank;
     uint64_t n_beats;
-    int64_t beaten_ns; /* written by the heart's thread, as is `lost` */
+    int64_t beaten_ns; /* the coarse clock; written by the heart's thread, as is `lost` */
     bool lost;         /* the pool is another job's */
 };
 
@@ -183,7 +183,7 @@ static void beat(void *context) {
     w->n_beats++;
     hl_ring_beat(&w->memory.ring, &w->shape, w->rank, w->pool->head.incarnation, w->n_beats);
     hl_pool_beat(w->pool, w->rank, w->n_beats);
-    __atomic_store_n(&w->beaten_ns, hl_clock_ns(), __ATOMIC_RELEASE);
+    __atomic_store_n(&w->beaten_ns, hl_clock_coarse_ns(), __ATOMIC_RELEASE);
 }
 
 /* A heart that beat just now has looked. Else we may have been stopped: look before we write. */
@@ -191,7 +191,7 @@ static bool ours(struct hl_ring_memory *m) {
     struct pool_wire *w = of(m);
     if (__atomic_load_n(&w->lost, __ATOMIC_ACQUIRE)) return false;
     int64_t beaten = __atomic_load_n(&w->beaten_ns, __ATOMIC_ACQUIRE);
-    return hl_clock_ns() - beaten < LEASE_NS || hl_pool_is_current(w->pool);
+    return hl_clock_coarse_ns() - beaten < LEASE_NS || hl_pool_is_current(w->pool);
 }
 
 static void close_memory(struct hl_ring_memory *m) {

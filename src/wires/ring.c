@@ -13,7 +13,8 @@
 enum {
     LINE = sizeof(struct hl_line),
     LINE_WORDS = LINE / sizeof(uint64_t),
-    SPINS = 64,
+    SPINS = 16, /* see `keep_looking` */
+    YIELDS = 100,
     WATCH_NS = 1000000, /* several kernels: peers are looked at so often, each look costs */
     PEER_LINES = 8,     /* state, heart, grave, host, why: see `peer_line` */
 };
@@ -41,8 +42,9 @@ struct ring {
     bool left[HL_MAX_RANKS], dead[HL_MAX_RANKS]; /* as of the last wait */
     uint32_t seen;                               /* of this rank's bed */
     int64_t idle_since_ns, watched_ns;
-    int n_spins;   /* waits since something came */
+    int n_looks;   /* of waits, since something came */
     uint64_t told; /* changes of one's own state line */
+    bool came;     /* something, since the last wait */
     bool failed;
     bool fenced; /* the memory is another run's now */
     char host[64];
@@ -166,8 +168,9 @@ static void ring_line(struct ring *r, size_t offset, struct hl_line line) {
 
 /* Something came: the next wait begins anew. */
 static void progressed(struct ring *r) {
+    r->came = true;
     r->idle_since_ns = 0;
-    r->n_spins = 0;
+    r->n_looks = 0;
 }
 
 /* A process that slept for long asks before it writes: its ranks may have been given up and the
@@ -283,15 +286,24 @@ static void pause_briefly(void) {
 #endif
 }
 
-/* One kernel: the one who rings wakes the one who sleeps. The flag is set before the word is looked
- * at again, and the word is changed before the flag is looked at: one of them sees the other. */
-static void sleep_in_bed(struct ring *r, int64_t timeout_ns) {
+/* Before a wait sleeps, as falling asleep and being woken takes longer than ten small parts: look
+ * at once for half a microsecond; then let others run between two looks, for the awaited rank may
+ * need this processor. False: nothing came for so many looks. */
+static bool keep_looking(struct ring *r) {
+    if (r->n_looks >= SPINS + YIELDS) return false;
+    if (r->n_looks++ < SPINS) pause_briefly();
+    else hl_let_others_run();
+    return true;
+}
+
+/* One kernel: the one who rings wakes the one who sleeps. True: it slept. The flag is set before
+ * the word is looked at again, and the word is changed before the flag is looked at: one of them
+ * sees the other. */
+static bool sleep_in_bed(struct ring *r, int64_t timeout_ns) {
     struct hl_ring_bed *bed = &r->at.beds[r->wire.rank];
-    for (int i = 0; i < SPINS; i++) {
-        if (__atomic_load_n(&bed->word, __ATOMIC_ACQUIRE) != r->seen) break;
-        pause_briefly();
-    }
-    if (__atomic_load_n(&bed->word, __ATOMIC_ACQUIRE) == r->seen) {
+    while (__atomic_load_n(&bed->word, __ATOMIC_ACQUIRE) == r->seen && keep_looking(r)) continue;
+    bool sleeps = __atomic_load_n(&bed->word, __ATOMIC_ACQUIRE) == r->seen;
+    if (sleeps) {
         __atomic_store_n(&bed->sleeping, 1, __ATOMIC_SEQ_CST);
         if (__atomic_load_n(&bed->word, __ATOMIC_SEQ_CST) == r->seen)
             hl_futex_wait(&bed->word, r->seen,
@@ -299,22 +311,19 @@ static void sleep_in_bed(struct ring *r, int64_t timeout_ns) {
         __atomic_store_n(&bed->sleeping, 0, __ATOMIC_RELAXED);
     }
     r->seen = __atomic_load_n(&bed->word, __ATOMIC_ACQUIRE);
+    return sleeps;
 }
 
-/* Several kernels: nobody can wake us. A few looks at once, then short sleeps, and long ones after
- * ten milliseconds. */
-static void sleep_and_look(struct ring *r, int64_t timeout_ns) {
-    if (r->n_spins < SPINS) {
-        r->n_spins++;
-        pause_briefly();
-        return;
-    }
+/* Several kernels: nobody can wake us. Short sleeps, and long ones after ten milliseconds. */
+static bool sleep_and_look(struct ring *r, int64_t timeout_ns) {
+    if (keep_looking(r)) return false;
     int64_t now = hl_clock_ns();
     if (!r->idle_since_ns) r->idle_since_ns = now;
     int64_t idle = now - r->idle_since_ns, ns = idle / 8;
     if (ns < 1000) ns = 1000;
     if (ns > 50000) ns = idle > LONGEST_SLEEP_NS ? 500000 : 50000;
     hl_sleep_ns(timeout_ns < ns ? timeout_ns : ns);
+    return true;
 }
 
 /* Counted in beats of one's own heart: whoever was stopped himself knows nothing of the others. */
@@ -351,9 +360,9 @@ static void watch_peers(struct ring *r) {
 
 static enum hl_status wait(struct hl_wire *wire, int64_t timeout_ns) {
     struct ring *r = ring_of(wire);
-    if (r->at.beds) sleep_in_bed(r, timeout_ns);
-    else sleep_and_look(r, timeout_ns);
-    watch_peers(r);
+    bool slept = r->at.beds ? sleep_in_bed(r, timeout_ns) : sleep_and_look(r, timeout_ns);
+    if (slept || !r->came) watch_peers(r);
+    r->came = false;
     return HL_OK;
 }
 
