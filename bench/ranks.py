@@ -143,8 +143,6 @@ def collective(kind, size, ranks, mine, flushed, peers, gloo, table):
     question = f"{kind} {size}"
     times = {name: worker.ask(question) for name, worker in peers.items() if kind == "all-reduce" or name == "default"}
     best = min(times, key=times.get)
-    share = int(mine.ask(f"share-{question}"))
-    path = {0: "NIC", SHARES: "pool"}.get(share, f"{share}/{SHARES} pool")
     mine.ask(question)
     pairs = in_turn(lambda: mine.ask(question), lambda: peers[best].ask(question))
     a, b = (statistics.median(x) for x in zip(*pairs))
@@ -297,11 +295,12 @@ def enter(name):
 
 # ---- an emulated rack ----
 
-# Real rates by 50: a host's link to the pool 20 GB/s each way, a card 20 GB/s, the NIC 15 GB/s; the pool's latency 0.7 us.
-RACK_HOSTS, POOL_RATE, CARD_RATE, NIC_RATE, LATENCY_US = 3, 400e6, 400e6, 300e6, 35
+# Real rates by SCALE: a host's link to the pool 20 GB/s each way, a card 20 GB/s, the NIC 15 GB/s; the pool's latency 0.7 us.
+SCALE = int(os.environ.get("BENCH_SCALE", "50"))
+RACK_HOSTS, POOL_RATE, CARD_RATE, NIC_RATE, LATENCY_US = 3, 20e9 / SCALE, 20e9 / SCALE, 15e9 / SCALE, 0.7 * SCALE
 RACK_ROUNDS = min(ROUNDS, 3)
 SHARES, RACK_PORT = 64, 29600
-RACK_SIZES = [256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
+RACK_SIZES = [(size << 10) * 50 // SCALE for size in (256, 1 << 10, 4 << 10, 16 << 10, 64 << 10)]
 # Published for a pool of six cards beside 200 Gbit/s InfiniBand, the mean over 1 MB to 4 GB (arXiv:2602.22457).
 PUBLISHED = {"all-gather": 1.34, "broadcast": 1.84, "gather": 1.94, "scatter": 1.055, "all-reduce": 1.5, "reduce-scatter": 1.43,
              "reduce": 1.7, "all-to-all": 1.53}
@@ -328,6 +327,8 @@ def rack_case(kind, size, mine, peers):
     question = f"{kind} {size}"
     times = {name: worker.ask(question) for name, worker in peers.items()}
     best = min(times, key=times.get)
+    share = int(mine.ask(f"share-{question}"))
+    path = {0: "NIC", SHARES: "pool"}.get(share, f"{share}/{SHARES} pool")
     mine.ask(question)
     pairs = in_turn(lambda: mine.ask(question), lambda: peers[best].ask(question), RACK_ROUNDS)
     a, b = (statistics.median(x) for x in zip(*pairs))
@@ -371,6 +372,6 @@ def tell_rack(table, about, nic, neighbours):
     slow = [f"{row['kind']} {row['bytes'] >> 10} KiB {row['ratio']:.2f}x" for row in table if row["ratio"] < 0.9]
     say(f"  under 0.9x: {', '.join(slow) or 'none'}")
     ratios = [mean(row["ratios"][i] for row in table) for i in range(RACK_ROUNDS)]
-    write("rack", sum(row["seconds"] for row in table), "s for all kinds and sizes", f"{about} over the shaped NICs",
+    write("rack" if SCALE == 50 else f"rack-{SCALE}", sum(row["seconds"] for row in table), "s for all kinds and sizes", f"{about} over the shaped NICs",
           sum(row["mpi_seconds"] for row in table), ratios, mean(PUBLISHED.values()), nic_bytes_per_s=nic, under_0_9=slow,
           load=neighbours.load, table=[{k: v for k, v in row.items() if k != "ratios"} for row in table])
