@@ -410,16 +410,18 @@ static enum hl_status start_exchange(struct local *s, int block, struct hl_diag 
 }
 
 /* Blocks of fragments that are due. One that other options, before a restart, have under way is
- * finished first. A round begins when some are to be used now. */
-static enum hl_status begin(struct local *s, struct hl_diag *diag) {
+ * finished first. */
+static enum hl_status begin_due(struct local *s, struct hl_diag *diag) {
     enum hl_status status = HL_OK;
-    bool mature = false;
-    for (int b = 0; b < s->own.env.layout->n_blocks && status == HL_OK; b++) {
+    for (int b = 0; b < s->own.env.layout->n_blocks && status == HL_OK; b++)
         if (s->pending[b] == 0 && is_due(&s->plan, b, s->step)) status = start_exchange(s, b, diag);
-        mature |= is_mature(s, b);
-    }
-    if (status == HL_OK && mature) s->stage = ARRIVING;
     return status;
+}
+
+static bool any_mature(const struct local *s) {
+    for (int b = 0; b < s->own.env.layout->n_blocks; b++)
+        if (is_mature(s, b)) return true;
+    return false;
 }
 
 /* Mature sums are here, or all when there is no round. */
@@ -544,21 +546,24 @@ static enum hl_status compare(const struct local *s, struct hl_diag *diag) {
                    (long long)s->step, names);
 }
 
+/* What has come is used before the next exchange begins: the few bytes that confirm and compare
+ * would wait behind all of its bytes, and with them every rank. Only what is used at once begins
+ * first. */
 enum hl_status hl_local_sync(void *state, struct hl_diag *diag) {
     struct local *s = state;
-    enum hl_status status;
+    enum hl_status status = HL_OK;
     if (s->stage == IDLE) {
-        status = begin(s, diag);
-        if (status != HL_OK || s->stage == IDLE) return status;
+        if (!s->plan.delay) status = begin_due(s, diag);
+        if (status == HL_OK && any_mature(s)) s->stage = ARRIVING;
     }
-    while ((status = hl_local_poll(s, diag)) == HL_OK) {
+    while (status == HL_OK && s->stage != IDLE) {
+        status = hl_local_poll(s, diag);
+        if (status != HL_OK) return status;
         if (s->stage == ARRIVING) hl_collective_start(s->own.env.group, &confirmation, &s->small);
         else status = s->stage == CONFIRMING ? outer_step(s, diag) : compare(s, diag);
-        if (status != HL_OK) return status;
-        s->stage = s->stage == COMPARING ? IDLE : s->stage + 1;
-        if (s->stage == IDLE) return HL_OK;
+        if (status == HL_OK) s->stage = s->stage == COMPARING ? IDLE : s->stage + 1;
     }
-    return status;
+    return status == HL_OK && s->plan.delay ? begin_due(s, diag) : status;
 }
 
 int hl_local_metrics(void *state, struct hl_metric *out, int capacity) {
