@@ -13,6 +13,8 @@
 /* Parts of a flow: large ones pass through a cache-sized slot piece by piece, smaller ones are cut
  * so that sending, adding and copying overlap. Elements. */
 enum { PIECES = 4, LEAST_PIECE = 8192 };
+/* Before the first sleep of a wait: small parts of ranks in step arrive while one still polls. */
+enum { POLLS = 4 };
 
 struct lane {
     struct hl_collective *first, *last;
@@ -666,10 +668,10 @@ enum hl_status hl_collective_wait(struct hl_group *g, struct hl_collective *op,
     enum hl_status status = HL_OK;
     if (hl_collective_status(op) == HL_OK) return HL_OK;
     take(g);
-    for (;;) {
+    for (int n_polls = 0;; n_polls++) {
         status = poll(g, diag);
         if (status < 0 || hl_collective_status(op) == HL_OK) break;
-        sleep_inside(g, HELPER_SLEEP_NS);
+        if (n_polls >= POLLS) sleep_inside(g, HELPER_SLEEP_NS);
     }
     yield(g);
     return status < 0 ? status : HL_OK;

@@ -24,8 +24,9 @@ static const int64_t LONGEST_SLEEP_NS = 10000000;
 
 /* What this rank knows of one stream it sends on or reads. */
 struct end {
-    uint64_t next;  /* sequence number of the next part, from 1 */
-    uint64_t acked; /* sending: all readers have released so many */
+    uint64_t next;     /* sequence number of the next part, from 1 */
+    size_t bell, slot; /* where it lies */
+    uint64_t acked;    /* sending: all readers have released so many */
     const void *viewed;
     size_t viewed_bytes;
 };
@@ -108,6 +109,15 @@ static size_t slot_offset(const struct ring *r, struct hl_stream t, uint64_t seq
     size_t row = index / slots_in_row(s), in_row = index % slots_in_row(s);
     return r->layout.slots + (row * devices + in_row % devices) * s->stripe_bytes +
            in_row / devices * s->part_bytes;
+}
+
+/* That part is the next one. Called when the one before is on its way: the divisions above cost
+ * more than the stores of a small part. */
+static void number(const struct ring *r, struct hl_stream t, struct end *end, uint64_t sequence) {
+    *end = (struct end){.next = sequence,
+                        .bell = bell_offset(r, t, sequence),
+                        .slot = slot_offset(r, t, sequence),
+                        .acked = end->acked};
 }
 
 /* ---- lines ---- */
@@ -228,8 +238,7 @@ static enum hl_status reserve(struct hl_wire *wire, struct hl_stream t, void **o
         end->acked = least;
         progressed(r);
     }
-    size_t at = slot_offset(r, t, end->next);
-    *out = r->at.memory->ops->room(r->at.memory, outgoing(r, t), at, r->at.shape.part_bytes);
+    *out = r->at.memory->ops->room(r->at.memory, outgoing(r, t), end->slot, r->at.shape.part_bytes);
     return HL_OK;
 }
 
@@ -238,12 +247,11 @@ static enum hl_status commit(struct hl_wire *wire, struct hl_stream t, size_t by
     assert(bytes <= wire->part_bytes);
     if (!ours(r)) return HL_E_PEER;
     struct end *end = &r->sends[stream_index(&r->at.shape, t)];
-    r->at.memory->ops->publish(r->at.memory, outgoing(r, t), slot_offset(r, t, end->next), bytes);
-    ring_line(r, bell_offset(r, t, end->next),
-              (struct hl_line){.value = end->next, .bytes = (uint32_t)bytes});
-    end->next++;
+    r->at.memory->ops->publish(r->at.memory, outgoing(r, t), end->slot, bytes);
+    ring_line(r, end->bell, (struct hl_line){.value = end->next, .bytes = (uint32_t)bytes});
     for (int p = 0; p < wire->n_ranks && r->at.beds; p++)
         if (reads(r, t, p)) rouse(&r->at.beds[p]);
+    number(r, t, end, end->next + 1);
     return HL_OK;
 }
 
@@ -254,13 +262,12 @@ static enum hl_status view(struct hl_wire *wire, struct hl_stream t, const void 
     struct end *end = &r->reads[stream_index(&r->at.shape, t)];
     if (!end->viewed) {
         struct hl_line bell;
-        look(r, bell_offset(r, t, end->next), &bell);
+        look(r, end->bell, &bell);
         if (bell.value < end->next) return waits_for(r, t.from);
         if (bell.value > end->next || bell.bytes > wire->part_bytes) return HL_E_FORMAT;
         progressed(r);
         end->viewed_bytes = bell.bytes;
-        end->viewed =
-            r->at.memory->ops->fetch(r->at.memory, slot_offset(r, t, end->next), bell.bytes);
+        end->viewed = r->at.memory->ops->fetch(r->at.memory, end->slot, bell.bytes);
     }
     *data_out = end->viewed;
     *bytes_out = end->viewed_bytes;
@@ -272,9 +279,9 @@ static enum hl_status release(struct hl_wire *wire, struct hl_stream t) {
     struct end *end = &r->reads[stream_index(&r->at.shape, t)];
     assert(end->viewed);
     if (!ours(r)) return HL_E_PEER;
-    end->viewed = NULL;
-    ring_line(r, ack_offset(r, t, wire->rank), (struct hl_line){.value = end->next++});
+    ring_line(r, ack_offset(r, t, wire->rank), (struct hl_line){.value = end->next});
     if (r->at.beds) rouse(&r->at.beds[t.from]);
+    number(r, t, end, end->next + 1);
     return HL_OK;
 }
 
@@ -463,6 +470,18 @@ static const struct hl_wire_ops ops = {.reserve = reserve,
                                        .give_up = give_up,
                                        .close = close_ring};
 
+/* The first part of every stream. */
+static void number_all(struct ring *r) {
+    for (int lane = 0; lane < r->wire.n_lanes; lane++)
+        for (int from = 0; from < r->wire.n_ranks; from++)
+            for (int to = 0; to < r->wire.n_ranks; to++) {
+                struct hl_stream t = {lane, from, to == from ? HL_EVERYONE : to};
+                size_t i = stream_index(&r->at.shape, t);
+                number(r, t, &r->sends[i], 1);
+                number(r, t, &r->reads[i], 1);
+            }
+}
+
 enum hl_status hl_ring_open(struct hl_mem *mem, const struct hl_ring_place *place,
                             struct hl_wire **out, struct hl_diag *diag) {
     size_t n = n_streams(&place->shape);
@@ -490,7 +509,7 @@ enum hl_status hl_ring_open(struct hl_mem *mem, const struct hl_ring_place *plac
     hl_ring_lay_out(&place->shape, &r->layout);
     r->sends = sends;
     r->reads = reads_;
-    for (size_t i = 0; i < n; i++) sends[i].next = reads_[i].next = 1;
+    number_all(r);
     if (gethostname(r->host, sizeof r->host - 1)) (void)snprintf(r->host, sizeof r->host, "?");
     write_text(r, HOST, r->host, 1);
     write_state(r, HL_PEER_ALIVE, HL_PHASE_START, 0);
