@@ -130,8 +130,8 @@ static enum hl_status find_token(struct launch *l, struct hl_diag *diag) {
 }
 
 enum hl_status launch_meet(struct launch *l, struct hl_diag *diag) {
-    bool pool = !launch_is_over(l, "wan");
-    if (pool && !*l->options.hosts && !l->options.secret_on_stdin) return HL_OK;
-    enum hl_status status = pool || *l->options.hosts ? HL_OK : find_address(l, diag);
+    bool in_pool_only = !launch_is_over(l, "wan");
+    if (in_pool_only && !*l->options.hosts && !l->options.secret_on_stdin) return HL_OK;
+    enum hl_status status = in_pool_only || *l->options.hosts ? HL_OK : find_address(l, diag);
     return status == HL_OK ? find_token(l, diag) : status;
 }

@@ -11,12 +11,10 @@
 
 #include "halley/collective.h"
 #include "support/collective_case.h"
-#include "support/ranks.h"
-#include "wires/pair.h"
-#include "wires/wires.h"
+#include "support/two_paths.h"
 #include "wires/wrappers.h"
 
-enum { PART_BYTES = 4096, LANES = 2, MOST = 9000 };
+enum { PART_BYTES = 4096, MOST = 9000 };
 
 /* ---- the model ---- */
 
@@ -116,34 +114,10 @@ static void test_choices_cost_nothing(void **state) {
 
 /* ---- what passes ---- */
 
-struct job {
-    struct hl_threads_shared *second; /* where the ranks meet on the other path */
-    bool slow;
-};
-
 static const struct hl_kernels *kernels(void) {
     const struct hl_kernels *k = NULL;
     if (hl_kernels_get(HL_F32, &k, NULL) != HL_OK) abort();
     return k;
-}
-
-static void pair_up(struct rank_context *r) {
-    const struct job *job = r->shared;
-    const struct hl_wire_place place = {
-        .rank = r->rank, .n_ranks = r->n_ranks, .shared = job->second};
-    struct hl_wire *second = NULL;
-    ranks_check(r, hl_wire_threads.open(hl_mem_default(), &place, &second, NULL) == HL_OK &&
-                       hl_wire_pair(hl_mem_default(), r->wire, second, &r->wire, NULL) == HL_OK);
-    r->wire->slow = job->slow;
-}
-
-static void on_two_paths(int n_ranks, bool slow, void (*body)(struct rank_context *r)) {
-    struct job job = {.slow = slow};
-    assert_int_equal(
-        hl_threads_wire_new(hl_mem_default(), n_ranks, LANES, PART_BYTES, &job.second, NULL),
-        HL_OK);
-    ranks_run(n_ranks, LANES, PART_BYTES, body, &job);
-    hl_threads_wire_free(job.second);
 }
 
 static void compare(struct rank_context *r, const struct hl_collective_args *a, int share,
@@ -177,16 +151,16 @@ static void try_all(struct rank_context *r) {
     enum { N_SIZES = sizeof sizes / sizeof *sizes, N_SHARES = sizeof shares / sizeof *shares };
     struct hl_group *g = NULL;
     struct hl_diag diag = {0};
-    pair_up(r);
+    (void)two_paths_open(r);
     if (hl_wire_wrap(hl_mem_default(), "count", &(struct hl_wrap_world){0}, &r->wire, &diag) ||
         hl_group_new(hl_mem_default(), r->wire, kernels(), 20000000000, &g, &diag))
         ranks_fail(r, "%s", diag.text);
-    ranks_check(r, hl_group_n_lanes(g) == LANES && hl_group_paths(g));
+    ranks_check(r, hl_group_n_lanes(g) == TWO_PATHS_LANES && hl_group_paths(g));
     int64_t sent = hl_wire_traffic(r->wire, HL_SENT, HL_ANY, HL_ANY, HL_ANY).bytes, cost = 0;
     for (int kind = HL_ALL_REDUCE; kind <= HL_SCATTER; kind++)
         for (int i = 0; i < 2 * N_SIZES * N_SHARES; i++) {
             struct hl_collective_args args = {.kind = (enum hl_collective_kind)kind,
-                                              .lane = i % LANES,
+                                              .lane = i % TWO_PATHS_LANES,
                                               .root = i % 5 % r->n_ranks,
                                               .n = sizes[i / 2 % N_SIZES],
                                               .element_bytes = 4,
@@ -203,7 +177,7 @@ static void try_all(struct rank_context *r) {
 
 static void test_bits_and_bytes(void **state) {
     (void)state;
-    for (int n = 1; n <= 4; n++) on_two_paths(n, n % 2, try_all);
+    for (int n = 1; n <= 4; n++) two_paths_run(n, PART_BYTES, n % 2, try_all);
 }
 
 /* Kinds with an out, a send, a barrier, and shared numbers; many at once on both lanes. */
@@ -215,7 +189,7 @@ static void try_others(struct rank_context *r) {
     struct hl_diag diag = {0};
     int n = r->n_ranks;
     double all[4] = {0};
-    pair_up(r);
+    (void)two_paths_open(r);
     ranks_check(r, hl_group_new(hl_mem_default(), r->wire, kernels(), 20000000000, &g, &diag) ==
                        HL_OK);
     for (int share = 0; share <= HL_SHARES; share += 16) {
@@ -245,7 +219,7 @@ static void try_others(struct rank_context *r) {
         for (int o = 0; o < OPS; o++) {
             for (int i = 0; i < EACH; i++) many[o][i] = case_element(i + o, r->rank);
             args = (struct hl_collective_args){.kind = HL_ALL_REDUCE,
-                                               .lane = o % LANES,
+                                               .lane = o % TWO_PATHS_LANES,
                                                .data = many[o],
                                                .n = EACH,
                                                .element_bytes = 4};
@@ -267,7 +241,7 @@ static void try_others(struct rank_context *r) {
 
 static void test_other_kinds(void **state) {
     (void)state;
-    for (int n = 1; n <= 4; n++) on_two_paths(n, n % 2 == 0, try_others);
+    for (int n = 1; n <= 4; n++) two_paths_run(n, PART_BYTES, n % 2 == 0, try_others);
 }
 
 /* ---- failures ---- */
@@ -277,7 +251,7 @@ static void one_is_silent(struct rank_context *r) {
     struct hl_group *g = NULL;
     struct hl_collective op;
     struct hl_diag diag = {0};
-    pair_up(r);
+    (void)two_paths_open(r);
     ranks_check(r,
                 hl_group_new(hl_mem_default(), r->wire, kernels(), 500000000, &g, &diag) == HL_OK);
     hl_group_set_share(g, 40);
@@ -303,13 +277,13 @@ static void one_is_silent(struct rank_context *r) {
 
 static void test_a_silent_rank_is_named(void **state) {
     (void)state;
-    on_two_paths(3, false, one_is_silent);
-    on_two_paths(3, true, one_is_silent);
+    two_paths_run(3, PART_BYTES, false, one_is_silent);
+    two_paths_run(3, PART_BYTES, true, one_is_silent);
 }
 
 /* All ranks are short of memory at the same place. */
 static void short_of_memory(struct rank_context *r) {
-    pair_up(r);
+    (void)two_paths_open(r);
     for (long k = 1;; k++) {
         struct hl_mem_probe probe;
         struct hl_group *g = NULL;
@@ -329,7 +303,7 @@ static void short_of_memory(struct rank_context *r) {
 
 static void test_memory_short(void **state) {
     (void)state;
-    on_two_paths(2, false, short_of_memory);
+    two_paths_run(2, PART_BYTES, false, short_of_memory);
 }
 
 int main(void) {

@@ -8,40 +8,16 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "support/ranks.h"
+#include "support/two_paths.h"
 #include "support/wire_case.h"
-#include "wires/pair.h"
-#include "wires/wires.h"
-
-enum { LANES = 2 };
-
-struct job {
-    struct hl_threads_shared *second;
-};
-
-/* returns the second path, which r->wire owns */
-static struct hl_wire *pair_up(struct rank_context *r) {
-    const struct job *job = r->shared;
-    const struct hl_wire_place place = {
-        .rank = r->rank, .n_ranks = r->n_ranks, .shared = job->second};
-    struct hl_wire *second = NULL;
-    ranks_check(r, hl_wire_threads.open(hl_mem_default(), &place, &second, NULL) == HL_OK &&
-                       hl_wire_pair(hl_mem_default(), r->wire, second, &r->wire, NULL) == HL_OK);
-    return second;
-}
 
 static void run(int n_ranks, void (*body)(struct rank_context *r)) {
-    struct job job;
-    assert_int_equal(
-        hl_threads_wire_new(hl_mem_default(), n_ranks, LANES, WIRE_PART_BYTES, &job.second, NULL),
-        HL_OK);
-    ranks_run(n_ranks, LANES, WIRE_PART_BYTES, body, &job);
-    hl_threads_wire_free(job.second);
+    two_paths_run(n_ranks, WIRE_PART_BYTES, false, body);
 }
 
 static void every_stream(struct rank_context *r) {
-    (void)pair_up(r);
-    ranks_check(r, r->wire->n_lanes == 2 * LANES && r->wire->n_paths == 2);
+    (void)two_paths_open(r);
+    ranks_check(r, r->wire->n_lanes == 2 * TWO_PATHS_LANES && r->wire->n_paths == 2);
     ranks_check(r, r->wire->part_bytes == WIRE_PART_BYTES);
     ranks_check(r, !strcmp(r->wire->name, "threads+threads"));
     wire_every_stream(r);
@@ -57,7 +33,7 @@ static void one_path_fails(struct rank_context *r) {
     const void *data;
     size_t bytes;
     struct hl_peer p;
-    struct hl_wire *second = pair_up(r);
+    struct hl_wire *second = two_paths_open(r);
     r->wire->waits = r->rank == 1;
     r->wire->waits_for = 2;
     r->wire->ops->tell(r->wire, HL_PHASE_BACKWARD, 17);
@@ -81,10 +57,10 @@ static void test_a_failure_on_one_path(void **state) {
 static void one_leaves(struct rank_context *r) {
     const void *data;
     size_t bytes;
-    (void)pair_up(r);
-    for (int lane = 0; lane < 2 * LANES && r->rank == 0; lane += LANES)
+    (void)two_paths_open(r);
+    for (int lane = 0; lane < 2 * TWO_PATHS_LANES && r->rank == 0; lane += TWO_PATHS_LANES)
         (void)wire_send_part(r->wire, (struct hl_stream){lane, 0, 1}, "bye", 3);
-    for (int lane = LANES; lane >= 0 && r->rank == 1; lane -= LANES) {
+    for (int lane = TWO_PATHS_LANES; lane >= 0 && r->rank == 1; lane -= TWO_PATHS_LANES) {
         struct hl_stream s = {lane, 0, 1};
         ranks_check(r, wire_next_part(r->wire, s, &data, &bytes) == HL_OK && bytes == 3);
         (void)r->wire->ops->release(r->wire, s);
